@@ -197,7 +197,7 @@ func waiting(ending jobs.Ending, r result) decision {
 	switch wait := r.end.Awaits; {
 	case wait == nil:
 		ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
-	case len(wait.Signals) == 0 && wait.Approval == nil:
+	case wait.Sleeps():
 		ending.Reason = clip(fmt.Sprintf("step %s sleeps until %s", r.end.WaitFor, wait.Until.UTC().Format(time.RFC3339)))
 	default:
 		ending.Reason = clip(fmt.Sprintf("step %s waits for %s since %s, until %s", r.end.WaitFor, wait.For(),

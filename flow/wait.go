@@ -12,10 +12,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Wait is the wait of a step: see Signal and Sleep.
+// Wait is the wait of a step: see Signal, Topic and Sleep.
 type Wait struct {
-	// Signals are the names of the awaited signals; none: the step sleeps.
+	// Signals are the names of the awaited signals; none: the step waits for a Topic or an Approval, or sleeps.
 	Signals []string
+	// Topic and Key name the awaited publication; empty: none. Key can contain arguments of the step in braces.
+	Topic, Key string
 	// For limits the wait, from its start. 0: MaxWait, or until the time Until.
 	For   time.Duration
 	Until time.Time // zero: For limits the wait
@@ -44,6 +46,32 @@ func Signal[T any](name string, options ...StepOption) *Step {
 		return json.Unmarshal(data, &value)
 	}}
 	return newStep(name, waitTask{}, derived, faults, append([]StepOption{Waits(wait)}, options...))
+}
+
+// Topic makes a step that waits for a publication of a topic and a key on the board of its job, like Signal. The key can
+// contain arguments of the step in braces, as in "order-{order}": name them with Requires. The data of the publication are
+// the step's result. jobs.Publisher describes the publications that the step gets.
+func Topic[T any](name, topic, key string, options ...StepOption) *Step {
+	step := Signal[T](name, options...)
+	if step.wait != nil {
+		step.wait.Signals, step.wait.Topic, step.wait.Key = nil, topic, key
+	}
+	return step
+}
+
+// TopicKey returns the key for one wait for a topic, with the arguments of its step.
+func (w *Wait) TopicKey(s *Step, arguments logbook.Values) (string, error) {
+	key, err := fillTemplate(w.Key, s.hasArgument, func(argument string) (json.RawMessage, bool) {
+		value, ok := arguments[argument]
+		return value, ok
+	}, func(string) bool { return false })
+	if err == nil {
+		err = logbook.MaxLimits.CheckName("wait key", key)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the key of its topic cannot be made: %w", err)
+	}
+	return key, nil
 }
 
 // Sleep makes a step that does nothing for a time, at most MaxWait. The time goes on while the flow is suspended or
@@ -127,12 +155,12 @@ func (w *Wait) Result(signal *logbook.Signal) (json.RawMessage, *logbook.Failure
 	switch {
 	case w.Approval != nil:
 		return w.Approval.result(signal)
-	case signal == nil && len(w.Signals) == 0:
+	case signal == nil && len(w.Signals) == 0 && w.Topic == "":
 		return json.RawMessage("null"), nil
 	case signal == nil && w.OnTimeout != nil:
 		return w.OnTimeout, nil
 	case signal == nil:
-		return nil, &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("no signal %s came in time", w.names())}
+		return nil, &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("no %s came in time", w.names())}
 	case signal.Reject != "":
 		return nil, &logbook.Failure{Kind: logbook.FailureRejected, Permanent: true, Message: signal.Reject}
 	}
@@ -149,7 +177,13 @@ func (w *Wait) Result(signal *logbook.Signal) (json.RawMessage, *logbook.Failure
 	return data, nil
 }
 
-func (w *Wait) names() string { return strings.Join(w.Signals, " or ") }
+// names describes what the step waits for.
+func (w *Wait) names() string {
+	if w.Topic != "" {
+		return "publication of topic " + w.Topic + ", key " + w.Key + ","
+	}
+	return "signal " + strings.Join(w.Signals, " or ")
+}
 
 // note describes the wait in a plan.
 func (w *Wait) note() string {
@@ -163,10 +197,10 @@ func (w *Wait) note() string {
 	if w.Approval != nil {
 		return strings.TrimSpace("waits for an approval by " + logbook.NeedText(w.Approval.Need) + " " + limit)
 	}
-	if len(w.Signals) == 0 {
+	if len(w.Signals) == 0 && w.Topic == "" {
 		return "sleeps " + limit
 	}
-	return strings.TrimSpace("waits for signal " + w.names() + " " + limit)
+	return strings.TrimSpace("waits for " + w.names() + " " + limit)
 }
 
 // approves reports whether the step waits for an approval.
@@ -181,7 +215,7 @@ func (s *Step) checkWait() {
 	switch {
 	case w.For < 0 || w.For > MaxWait:
 		s.fault("it waits for %s; the limit is %s", w.For, MaxWait)
-	case len(w.Signals) == 0 && w.Approval == nil && w.For == 0 && w.Until.IsZero():
+	case len(w.Signals) == 0 && w.Topic == "" && w.Approval == nil && w.For == 0 && w.Until.IsZero():
 		s.fault("it sleeps, but has no duration and no end")
 	case w.For > 0 && !w.Until.IsZero():
 		s.fault("its wait has both a duration and an end; set only one of them")
@@ -191,6 +225,7 @@ func (s *Step) checkWait() {
 	if w.Approval != nil {
 		s.checkApproval(w.Approval)
 	}
+	s.checkTopic(w)
 	for i, name := range w.Signals {
 		if err := logbook.MaxLimits.CheckName("signal name", name); err != nil {
 			s.fault("it waits for signal %.80q: %s", name, err)
@@ -205,6 +240,23 @@ func (s *Step) checkWait() {
 			s.fault("it only waits, so it cannot have the option %s", option)
 		}
 	}
+}
+
+// checkTopic reports contradictions of a step that waits for a topic.
+func (s *Step) checkTopic(w *Wait) {
+	if w.Topic == "" && w.Key == "" {
+		return
+	}
+	if err := logbook.MaxLimits.CheckName("topic", w.Topic); err != nil {
+		s.fault("it waits for topic %.80q: %s", w.Topic, err)
+	}
+	if w.Key == "" {
+		s.fault("it waits for topic %q, but has no key", w.Topic)
+	}
+	if len(w.Signals) > 0 || w.Approval != nil {
+		s.fault("it waits for a topic, and for signals or an approval; make two steps")
+	}
+	s.checkTemplate("topic key", w.Key)
 }
 
 // waitTask is the task of a step that waits. The engine does not call it.

@@ -173,8 +173,8 @@ func (t *txn) commit() (*status, error) {
 }
 
 func (v *view) nextDue() time.Time {
-	var due []byte // the keys of all three tables start with the time
-	for _, tab := range [...]table{tableDue, tableDeadline, tableReminder} {
+	var due []byte // the keys of all these tables start with the time
+	for _, tab := range [...]table{tableDue, tableDeadline, tableReminder, tableKeptUntil} {
 		if first, _ := v.cursor(tab).First(); first != nil && (due == nil || bytes.Compare(first, due) < 0) {
 			due = bytes.Clone(first)
 		}

@@ -86,7 +86,7 @@ func (v *view) openApprovals(j *jobRecord) (steps []string) {
 		return nil
 	}
 	v.scan(tableWait, j.Flow.UUID[:], func(_, value []byte) bool {
-		if row := decodeMessage(value, &v1.WaitRow{}); len(row.GetSignals()) == 0 {
+		if row := decodeMessage(value, &v1.WaitRow{}); len(row.GetSignals()) == 0 && row.GetTopic() == "" {
 			steps = append(steps, row.GetStep())
 		}
 		return true
@@ -208,7 +208,11 @@ func (t *txn) addDecision(a *stepApproval, latest *logbook.Decision) *logbook.Ap
 
 // deleteWait removes the rows of an atom's open wait.
 func (t *txn) deleteWait(flow logbook.FlowID, a *atomRecord) {
-	t.delete(tableWait, waitKey(flow, a.waited, a.number))
+	key := waitKey(flow, a.waited, a.number)
+	if subscription := subscriptionOf(key, t.get(tableWait, key)); subscription != nil {
+		t.delete(tableSubscription, subscription)
+	}
+	t.delete(tableWait, key)
 	t.deleteApproval(approvalKey(flow, a.waited, a.number))
 }
 

@@ -240,6 +240,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 	if t.hasSchedules(board.Name) {
 		return fmt.Errorf("cannot delete board %q: %w: it has schedules; delete them first", board.Name, jobs.ErrConflict)
 	}
+	t.removePublications(board.Name)
 	delete(t.heads, board.Name)
 	t.countBoard(t.boardRow(board.Name).GetMadeBy(), -1)
 	t.delete(tableBoard, []byte(board.Name))

@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -72,6 +73,48 @@ func (c *census) checkWaitRow(key, value []byte) error {
 	}
 	if atom := decodeAtom(stored); !bytes.Equal(key, waitKey(flow, atom.waited, atom.number)) {
 		return fmt.Errorf("flow %s has a wait of step %q, which does not wait", flow, step)
+	}
+	if subscription := subscriptionOf(key, value); subscription != nil && string(c.get(tableSubscription, subscription)) != step {
+		return fmt.Errorf("step %q of flow %s waits for a topic, and has no subscription", step, flow)
+	}
+	return nil
+}
+
+// checkSubscription requires the open wait of a subscription.
+func (c *census) checkSubscription(key, step []byte) error {
+	flow := flowOfSubscription(key)
+	atom := decodeAtom(c.get(tableAtom, atomKey(flow, string(step))))
+	wait := waitKey(flow, atom.waited, atom.number)
+	if value := c.get(tableWait, wait); value == nil || !bytes.Equal(subscriptionOf(wait, value), key) {
+		return fmt.Errorf("the subscription of step %q of flow %s has no wait", step, flow)
+	}
+	return nil
+}
+
+// checkKept requires the end of a kept publication.
+func (c *census) checkKept(key, value []byte) error {
+	until := decodeMessage(value, &v1.PublicationRow{}).GetUntil().AsTime()
+	if board, _ := nameOfKey(key); c.get(tablePublications, []byte(board)) == nil {
+		return fmt.Errorf("a publication of board %q is not counted", board)
+	}
+	if keys := c.keys(tableKeptUntil, keptUntilKey(until, key)); len(keys) != 1 {
+		return fmt.Errorf("a kept publication has %d ends", len(keys))
+	}
+	return nil
+}
+
+// checkPublications compares the counts of a board with its publications.
+func (c *census) checkPublications(board string, value []byte) error {
+	row, kept, size := decodeMessage(value, &v1.PublicationsRow{}), uint32(0), uint64(0)
+	c.scan(tableKept, boardKey(board), func(_, value []byte) bool {
+		signal, _ := command.SignalFromProto(decodeMessage(value, &v1.PublicationRow{}).GetSignal())
+		kept++
+		size += uint64(signal.Size())
+		return true
+	})
+	ids, order := len(c.keys(tablePublicationID, boardKey(board))), len(c.keys(tablePublicationOrder, boardKey(board)))
+	if want := int(min(row.GetPublished(), jobs.MaxPublicationIDs)); kept != row.GetKept() || size != row.GetKeptBytes() || ids != want || order != want {
+		return fmt.Errorf("board %q keeps %d publications of %d bytes, and %d and %d ids, and counts %v", board, kept, size, ids, order, row)
 	}
 	return nil
 }

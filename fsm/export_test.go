@@ -245,6 +245,12 @@ func (c *census) row(t table, key, value []byte) error {
 		}
 	case tableReminder:
 		return c.checkReminder(key)
+	case tableSubscription:
+		return c.checkSubscription(key, value)
+	case tableKept:
+		return c.checkKept(key, value)
+	case tablePublications:
+		return c.checkPublications(string(key), value)
 	case tableSignalKey:
 		return c.checkSignalKey(key, value)
 	case tableEvent:

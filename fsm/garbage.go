@@ -70,10 +70,13 @@ func (t *txn) clearFlow(flow []byte, room *int) bool {
 
 func (t *txn) deleteRows(tab table, rows [][]byte) {
 	for _, key := range rows {
-		t.delete(tab, key)
 		if tab == tableWait {
 			t.deleteApproval(approvalKeyOf(key))
+			if subscription := subscriptionOf(key, t.get(tableWait, key)); subscription != nil {
+				t.delete(tableSubscription, subscription)
+			}
 		}
+		t.delete(tab, key)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is the version of the tables, their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 20
+const schemaVersion = 21
 
 // table is one of the tables below.
 type table = tables.Table
@@ -36,17 +36,22 @@ var (
 
 	// Jobs.
 
-	tableJob         = named("job")          // sequence → the small, changing part of a job
-	tableJobID       = named("job_id")       // job id → sequence, digest of its posting
-	tablePosting     = named("posting")      // sequence → details and store of the job; absent if it has neither
-	tableEvidence    = named("evidence")     // sequence → the failure in the job's last ending; absent if none
-	tableChange      = named("change")       // sequence → ids and digests of the last changes that had an id, oldest first
-	tableJobSchedule = named("job_schedule") // sequence → the schedule of the job; absent if none
-	tableSignal      = named("signal")       // sequence, number → signal that no wait has taken
-	tableSignalID    = named("signal_id")    // sequence, id → whether a wait took the signal on arrival; for a signal by key, the key's board
-	tableSignalKey   = named("signal_key")   // board, key, signal id → sequence: the job that received a signal by key
-	tableKey         = named("key")          // board, key → sequence: unfinished jobs that have a key
-	tableJobIndex    = named("job_index")    // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobFacts.index
+	tableJob              = named("job")               // sequence → the small, changing part of a job
+	tableJobID            = named("job_id")            // job id → sequence, digest of its posting
+	tablePosting          = named("posting")           // sequence → details and store of the job; absent if it has neither
+	tableEvidence         = named("evidence")          // sequence → the failure in the job's last ending; absent if none
+	tableChange           = named("change")            // sequence → ids and digests of the last changes that had an id, oldest first
+	tableJobSchedule      = named("job_schedule")      // sequence → the schedule of the job; absent if none
+	tableSignal           = named("signal")            // sequence, number → signal that no wait has taken
+	tableSignalID         = named("signal_id")         // sequence, id → whether a wait took the signal on arrival; for a signal by key, the key's board
+	tableSignalKey        = named("signal_key")        // board, key, signal id → sequence: the job that received a signal by key
+	tableKept             = named("kept")              // board, topic, key, number → publication for which nothing has waited
+	tableKeptUntil        = named("kept_until")        // end, key of tableKept → nothing
+	tablePublicationID    = named("publication_id")    // board, topic, key, id → answer and number of waits
+	tablePublicationOrder = named("publication_order") // board, number → key of tablePublicationID: the latest publications
+	tablePublications     = named("publications")      // board → counts of its publications
+	tableKey              = named("key")               // board, key → sequence: unfinished jobs that have a key
+	tableJobIndex         = named("job_index")         // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobFacts.index
 
 	// The claim order: claimable jobs by board and kind, and by board alone for conductors of any
 	// kind. Jobs that require labels have their own tables.
@@ -96,6 +101,7 @@ var (
 	tableWait          = named("wait")           // flow id, log index of the start, number of the atom → open wait for a signal or an approval
 	tableApproval      = named("approval")       // log index of the start, flow ID, number of the atom → open approval
 	tableReminder      = named("reminder")       // time, key of an open approval → nothing: its next reminder
+	tableSubscription  = named("subscription")   // board, topic, key, log index of the start, flow ID, number of the atom → step: open wait for a publication
 	tableCheckpoint    = named("checkpoint")     // flow id, number of the atom, name → checkpoint of a step
 	tableIntervention  = named("intervention")   // flow id, number → intervention
 	tableGarbage       = named("garbage")        // flow id → nothing: deleted flows that still have rows of steps

@@ -22,7 +22,8 @@ func (t *txn) checkEpoch(epoch uint64) error {
 	return nil
 }
 
-// wakeDue cancels jobs whose deadline has passed, makes due jobs claimable, ends reservations, and reminds of approvals. Deadlines come first,
+// wakeDue cancels jobs whose deadline has passed, makes due jobs claimable, ends reservations, reminds of
+// approvals, and removes kept publications whose time has passed. Deadlines come first,
 // because a job that is due only at its deadline is too late.
 func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
@@ -46,7 +47,9 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 		t.event(kind, j, jobs.Event{})
 	}
 	reminded, moreReminders := t.remind(most - len(late) - len(due))
-	return counted(len(late)+len(due)+reminded, moreLate || more || moreReminders), nil
+	done := len(late) + len(due) + reminded
+	expired, moreKept := t.expireKept(most - done)
+	return counted(done+expired, moreLate || more || moreReminders || moreKept), nil
 }
 
 // passed reads the jobs in a table of times whose time has passed, earliest first.

@@ -27,6 +27,7 @@ var appliers = map[string]applier{
 	"unreserve":           done((*v1.Command).GetUnreserve, (*txn).unreserve),
 	"retry_now":           done((*v1.Command).GetRetryNow, (*txn).retryNow),
 	"signal":              answered((*v1.Command).GetSignal, (*txn).signal),
+	"publish":             answered((*v1.Command).GetPublish, (*txn).publish),
 	"decide":              answered((*v1.Command).GetDecide, (*txn).decideApproval),
 	"override":            answered((*v1.Command).GetOverride, (*txn).overrideApproval),
 	"change":              done((*v1.Command).GetChange, (*txn).change),

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/explain"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -92,14 +93,16 @@ func (t *txn) putWait(flow logbook.FlowID, a *atomRecord, j *jobRecord) {
 		if a.waited != 0 {
 			t.deleteWait(flow, a)
 		}
-		if now != 0 && !t.takeUnread(a, j) {
+		if now != 0 && !t.takeUnread(a, j) && !t.takeKept(a, j) {
 			if wait.Approval != nil {
 				t.putApproval(flow, a, wait, time.Time{})
 				if j != nil {
 					t.eventOfApproval(jobs.EventApprovalRequested, j, a.detail.Name, wait.Approval)
 				}
 			}
-			t.putMessage(tableWait, waitKey(flow, now, a.number), nil, &v1.WaitRow{Step: a.detail.Name, Signals: wait.Signals})
+			row := &v1.WaitRow{Step: a.detail.Name, Signals: wait.Signals}
+			t.subscribe(flow, a, wait, row, j)
+			t.putMessage(tableWait, waitKey(flow, now, a.number), nil, row)
 		}
 	}
 	a.waited = a.openWait()
@@ -191,22 +194,24 @@ func (v *view) waitFor(j *jobRecord, signal string) (key []byte, step string) {
 	return key, step
 }
 
-// awaited returns a signal for which the oldest wait of a job waits, or its step if it waits for an approval; empty if
-// none waits.
-func (v *view) awaited(j *jobRecord) (signal, approval string) {
+// awaited describes the oldest wait of a job for a signal, a publication or an approval; zero if none waits.
+func (v *view) awaited(j *jobRecord) (wait explain.Wait) {
 	if j.Flow.IsZero() {
-		return "", ""
+		return wait
 	}
 	v.scan(tableWait, j.Flow.UUID[:], func(_, value []byte) bool {
 		row := decodeMessage(value, &v1.WaitRow{})
-		if signals := row.GetSignals(); len(signals) > 0 {
-			signal = signals[0]
-		} else {
-			approval = row.GetStep()
+		switch signals := row.GetSignals(); {
+		case len(signals) > 0:
+			wait.Signal = signals[0]
+		case row.GetTopic() != "":
+			wait.Board, wait.Topic, wait.Key = row.GetBoard(), row.GetTopic(), row.GetKey()
+		default:
+			wait.Approval = row.GetStep()
 		}
 		return false
 	})
-	return signal, approval
+	return wait
 }
 
 // forgetRunning removes the cached atom of a flow, because the caller changes atoms of the flow.

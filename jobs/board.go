@@ -27,6 +27,7 @@ type Board interface {
 	Attendant
 	Controller
 	Signaller
+	Publisher
 	Approver
 	Historian
 	Boards

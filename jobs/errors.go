@@ -36,6 +36,10 @@ var (
 	ErrDecided error = &subkind{"the approval has ended", ErrConflict}
 	// ErrSignalsFull: the job has no room for another signal. It wraps ErrLimit.
 	ErrSignalsFull error = &subkind{"the job has no room for another signal", ErrLimit}
+	// ErrNobodyWaits: no step waits for the topic and key of a publication. Nothing happened. It wraps ErrNotFound.
+	ErrNobodyWaits error = &subkind{"nobody waits", ErrNotFound}
+	// ErrPublicationsFull: the board has no room for another kept publication. It wraps ErrLimit.
+	ErrPublicationsFull error = &subkind{"the board has no room for another publication", ErrLimit}
 	// ErrOverloaded: a queue or a budget of the node is full, and the call had no effect. It
 	// wraps ErrUnavailable. Repeat the call after a pause, as *raftboard.Client does.
 	ErrOverloaded error = &subkind{"overloaded: it did not happen", ErrUnavailable}

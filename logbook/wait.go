@@ -14,11 +14,11 @@ const (
 	MaxWaitSignals = 16
 )
 
-// Wait is the wait of a step for a signal, an approval or a time. It belongs to the open execution of the step, which is
+// Wait is the wait of a step for a signal, a publication, an approval or a time. It belongs to the open execution of the step, which is
 // pending, and nothing of the step runs. The cluster gives the oldest unread signal of the names to the oldest
 // wait for it, in the log entry in which the later of the two arrives.
 type Wait struct {
-	Signals []string  `json:"signals,omitempty"` // names; none: the step sleeps, or waits for the Approval
+	Signals []string  `json:"signals,omitempty"` // names; none: the step sleeps, or waits for the Topic or the Approval
 	Since   time.Time `json:"since"`
 	Until   time.Time `json:"until"`
 	// Number is the log index at which the wait started, set by the cluster.
@@ -27,17 +27,27 @@ type Wait struct {
 	Signal *Signal `json:"signal,omitempty"`
 	// Approval is the approval for which the step waits; nil: none. Its end is a signal from the cluster.
 	Approval *Approval `json:"approval,omitempty"`
+	// Topic and Key name the publication for which the step waits; empty: none. The cluster gives a publication to
+	// the wait as a signal with the name Topic.
+	Topic string `json:"topic,omitempty"`
+	Key   string `json:"key,omitempty"`
 }
 
-// Open reports whether the wait can take a signal, or the end of its approval.
+// Open reports whether the wait can take a signal, a publication, or the end of its approval.
 func (w *Wait) Open() bool {
-	return w != nil && w.Signal == nil && (len(w.Signals) > 0 || w.Approval != nil)
+	return w != nil && w.Signal == nil && !w.Sleeps()
 }
 
-// For describes an open wait, without its end: "signal paid", or "approval by 2 of dba".
+// Sleeps reports whether the wait is only for a time.
+func (w *Wait) Sleeps() bool { return len(w.Signals) == 0 && w.Topic == "" && w.Approval == nil }
+
+// For describes an open wait, without its end: "signal paid", "topic payments, key 17", or "approval by 2 of dba".
 func (w *Wait) For() string {
 	if w.Approval != nil {
 		return "approval by " + NeedText(w.Approval.Missing())
+	}
+	if w.Topic != "" {
+		return "topic " + w.Topic + ", key " + w.Key
 	}
 	return "signal " + strings.Join(w.Signals, " or ")
 }
@@ -46,6 +56,9 @@ func (w *Wait) For() string {
 func (w *Wait) Remedy() string {
 	if w.Approval != nil {
 		return "decide with `conductord approval approve`, or end it with `conductord approval override`"
+	}
+	if w.Topic != "" {
+		return "publish with `conductord signal publish`"
 	}
 	return "send it with `conductord job signal`"
 }
@@ -61,6 +74,11 @@ func (w *Wait) Text() string {
 
 // Takes reports whether the wait can take a signal of a name.
 func (w *Wait) Takes(name string) bool { return w.Open() && slices.Contains(w.Signals, name) }
+
+// TakesFrom reports whether the wait can take a publication of a topic and a key.
+func (w *Wait) TakesFrom(topic, key string) bool {
+	return w.Open() && w.Topic == topic && w.Key == key && topic != ""
+}
 
 // OpenWait returns the wait of a step that waits for a signal, or for a time; nil if it does not wait.
 func (a *AtomDetail) OpenWait() *Wait {
@@ -92,6 +110,11 @@ func (l Limits) checkWait(w *Wait) error {
 			return err
 		}
 	}
+	if w.Topic != "" || w.Key != "" {
+		if err := l.checkWaitTopic(w); err != nil {
+			return err
+		}
+	}
 	if w.Approval != nil {
 		if len(w.Signals) > 0 {
 			return &InvalidError{Field: "wait approval", Reason: "set together with signals"}
@@ -104,4 +127,14 @@ func (l Limits) checkWait(w *Wait) error {
 		return nil
 	}
 	return l.CheckSignal(w.Signal)
+}
+
+func (l Limits) checkWaitTopic(w *Wait) error {
+	if err := l.CheckName("wait topic", w.Topic); err != nil {
+		return err
+	}
+	if len(w.Signals) > 0 || w.Approval != nil {
+		return &InvalidError{Field: "wait topic", Reason: "set together with signals or an approval"}
+	}
+	return l.CheckName("wait key", w.Key)
 }

@@ -261,6 +261,24 @@ func (c *Client) signal(ctx context.Context, name string, sent jobs.SignalComman
 	return readReceipt(result.GetSignal(), own)
 }
 
+// Publish implements jobs.Publisher.
+func (c *Client) Publish(ctx context.Context, publication jobs.Publication) (jobs.PublishReceipt, error) {
+	own := publication.Signal.ID == ""
+	if own {
+		publication.Signal.ID = uuid.NewString() // identifies the repeats of this call
+	}
+	message := &v1.Command{Kind: &v1.Command_Publish{Publish: command.PublicationToProto(&publication)}}
+	result, err := submit(ctx, c.others, fmt.Sprintf("publish to topic %q", publication.Topic), message)
+	if err != nil {
+		return jobs.PublishReceipt{}, err
+	}
+	receipt, err := command.PublishReceiptFromProto(result.GetPublish())
+	if own && receipt.Answer == jobs.SignalRepeated {
+		receipt.Answer, receipt.First = receipt.First, ""
+	}
+	return receipt, unreadable(err)
+}
+
 // readReceipt reads the answer to a signal. Only this call knows an id that it made: if the answer is repeated, an
 // earlier attempt sent the signal.
 func readReceipt(answer *v1.SignalResult, own bool) (jobs.SignalReceipt, error) {

@@ -375,6 +375,25 @@ func ExampleClient_RetryNow() {
 	// claimable
 }
 
+// Publish reaches the steps that wait for a topic and a key. Without such a step, the board can keep the publication.
+func ExampleClient_Publish() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	paid := jobs.Publication{Topic: "payments", Key: "order-7", Signal: logbook.Signal{ID: "evt_17"}}
+	_, err := client.Publish(ctx, paid)
+	fmt.Println(errors.Is(err, jobs.ErrNobodyWaits))
+	paid.Keep = 24 * time.Hour
+	fmt.Println(value(client.Publish(ctx, paid)).Answer)
+	repeat := value(client.Publish(ctx, paid))
+	fmt.Println(repeat.Answer, repeat.First)
+	// Output:
+	// true
+	// kept
+	// repeated kept
+}
+
 // SignalKey tells the job of an order that something has happened outside, without its id. A posting with a signal does
 // the same, and posts the job if it does not exist.
 func ExampleClient_SignalKey() {

@@ -7,9 +7,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A step that waits for a signal, an approval or a time has no task. One update records the start of its execution
-// and the answer "not yet until the end of the wait". No goroutine runs during the wait. The board gives a signal
-// to the open attempt: see logbook.Wait.
+// A step that waits for a signal, a publication, an approval or a time has no task. One update records the start of its
+// execution and the answer "not yet until the end of the wait". No goroutine runs during the wait. The board gives a
+// signal or a publication to the open attempt: see logbook.Wait.
 
 // TakenSignal is a signal that the wait of a step has taken while the flow runs.
 type TakenSignal struct {
@@ -31,6 +31,15 @@ func (c *core) await(step int, arguments logbook.Values, now time.Time) {
 				return
 			}
 			open.Approval = approval
+		}
+		if wait.Topic != "" {
+			key, err := wait.TopicKey(c.plan.Step(step), arguments)
+			if err != nil {
+				said.failure = argumentFailure(err.Error())
+				c.finish(said, now)
+				return
+			}
+			open.Topic, open.Key = wait.Topic, key
 		}
 		c.keepWait(step, open)
 		if open.Until.After(now) {
@@ -95,7 +104,7 @@ func (c *core) takeSignal(taken *TakenSignal) {
 	if !found || !c.isWaiting(step) {
 		return
 	}
-	if open := c.vertices[step].attempt.Wait; open.Approval == nil && !open.Takes(taken.Signal.Name) {
+	if open := c.vertices[step].attempt.Wait; open.Approval == nil && open.Topic == "" && !open.Takes(taken.Signal.Name) {
 		return
 	}
 	wait := *c.vertices[step].attempt.Wait

@@ -22,12 +22,7 @@ type Approve struct {
 
 // approve reads the approval of a step.
 func (r *reader) approve(t *table, s *Step) *Approve {
-	s.Requires, s.Optional = r.arguments(t, "requires"), r.arguments(t, "optional")
-	for argument := range s.Optional {
-		if _, both := s.Requires[argument]; both {
-			t.fault("optional", "%s is required already", quoted(argument))
-		}
-	}
+	r.waitArguments(t, s)
 	inner := t.inner("approve")
 	if inner == nil {
 		return &Approve{}

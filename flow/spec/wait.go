@@ -8,10 +8,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Wait is the wait of a step for a signal.
+// Wait is the wait of a step for a signal, or for a publication.
 type Wait struct {
 	Signal  string   `json:"signal,omitempty"`
 	Signals []string `json:"signals,omitempty"` // instead of Signal: the first that arrives
+	Topic   string   `json:"topic,omitempty"`   // instead of Signal, with Key
+	Key     string   `json:"key,omitempty"`     // can contain {argument} and {argument.field}
 	Timeout string   `json:"timeout,omitempty"` // a time such as "48h"; empty: flow.MaxWait
 	// OnTimeout is "fail" or an object with the result as its value; nil: fail.
 	OnTimeout json.RawMessage `json:"on_timeout,omitempty"`
@@ -44,10 +46,10 @@ func (r *reader) waiting(t *table, s *Step) {
 		}
 		return
 	}
-	s.Wait = r.wait(t)
+	s.Wait = r.wait(t, s)
 }
 
-func (r *reader) wait(t *table) *Wait {
+func (r *reader) wait(t *table, s *Step) *Wait {
 	inner := t.inner("wait")
 	if inner == nil {
 		return &Wait{}
@@ -56,6 +58,8 @@ func (r *reader) wait(t *table) *Wait {
 	switch {
 	case inner.has("signals") && inner.has("signal"):
 		inner.fault("signals", "use one of signal and signals")
+	case inner.has("topic") || inner.has("key"):
+		r.topic(t, inner, s, w)
 	case !inner.has("signals"):
 		w.Signal = r.name(inner, "signal")
 	case len(w.Signals) == 0 || len(w.Signals) > logbook.MaxWaitSignals:
@@ -70,6 +74,29 @@ func (r *reader) wait(t *table) *Wait {
 	w.OnTimeout = r.onTimeout(inner)
 	inner.rest()
 	return w
+}
+
+// topic reads the topic and the key of a wait, and the arguments for the key.
+func (r *reader) topic(t, inner *table, s *Step, w *Wait) {
+	r.waitArguments(t, s)
+	if inner.has("signal") || inner.has("signals") {
+		inner.fault("topic", "use one of signal, signals and topic")
+	}
+	w.Topic, w.Key = r.name(inner, "topic"), inner.text("key")
+	if w.Key == "" && !inner.failed("key") {
+		inner.fault("key", "missing; write the key of the publication, such as key = \"{order}\"")
+	}
+	s.checkTemplate(inner, "key", w.Key)
+}
+
+// waitArguments reads the arguments of a step that waits for a topic or an approval.
+func (r *reader) waitArguments(t *table, s *Step) {
+	s.Requires, s.Optional = r.arguments(t, "requires"), r.arguments(t, "optional")
+	for argument := range s.Optional {
+		if _, both := s.Requires[argument]; both {
+			t.fault("optional", "%s is required already", quoted(argument))
+		}
+	}
 }
 
 // onTimeout reads "fail", or a table with a value.
@@ -116,7 +143,7 @@ func (s *Step) wait() *flow.Wait {
 		d, _ := time.ParseDuration(s.Sleep)
 		return &flow.Wait{For: d}
 	}
-	w := &flow.Wait{Signals: s.Wait.Signals}
+	w := &flow.Wait{Signals: s.Wait.Signals, Topic: s.Wait.Topic, Key: s.Wait.Key}
 	if s.Wait.Signal != "" {
 		w.Signals = []string{s.Wait.Signal}
 	}

@@ -69,3 +69,37 @@ func TestFaultsOfWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestTopicKeys reads steps that wait for a topic, and again from the form that the logbook keeps.
+func TestTopicKeys(t *testing.T) {
+	document, err := spec.Parse([]byte("name = \"f\"\ninputs = [\"order\"]\n[[steps]]\nname = \"w\"\nrequires = [\"order\"]\nwait = {topic = \"payments\", key = \"{order.id}\", timeout = \"1h\"}"), "f.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := spec.Parse(document.JSON(), "f.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*spec.Document{document, again} {
+		plan, err := d.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wait := plan.Step(0).Wait(); wait.Topic != "payments" || wait.Key != "{order.id}" || wait.For != time.Hour || len(wait.Signals) != 0 {
+			t.Errorf("the wait is %+v", wait)
+		}
+	}
+	for keys, fault := range map[string]string{
+		`wait = {topic = "payments"}`:                              "missing; write the key of the publication",
+		`wait = {key = "7"}`:                                       "topic",
+		`wait = {topic = "payments", key = "{order}"}`:             "order",
+		`wait = {topic = "payments", key = "7", signal = "paid"}`:  "use one of signal, signals and topic",
+		`wait = {topic = "payments", key = "7", timeout = "soon"}`: "not a time",
+		`wait = {signal = "paid"}` + "\nrequires = [\"order\"]":    "runs no handler",
+	} {
+		_, err := spec.Parse([]byte("name = \"f\"\ninputs = [\"order\"]\n[[steps]]\nname = \"w\"\n"+keys), "f.toml")
+		if err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("%s: %v", keys, err)
+		}
+	}
+}

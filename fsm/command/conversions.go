@@ -1636,6 +1636,8 @@ func WaitToProto(x *logbook.Wait) *v1.Wait {
 		Number:   x.Number,
 		Signal:   SignalToProto(x.Signal),
 		Approval: ApprovalToProto(x.Approval),
+		Topic:    x.Topic,
+		Key:      x.Key,
 	}
 	return m
 }
@@ -1659,6 +1661,8 @@ func WaitFromProto(m *v1.Wait) (*logbook.Wait, error) {
 		value, err := ApprovalFromProto(m.Approval)
 		x.Approval = keep(&r, value, err)
 	}
+	x.Topic = m.Topic
+	x.Key = m.Key
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -12,23 +12,25 @@ import (
 // The codes of Error: stable words, which clients of any language and any
 // version can rely on. A code is never renamed and never reused.
 const (
-	CodeNotFound       = "not_found"
-	CodeConflict       = "conflict"
-	CodeUnclaimable    = "unclaimable"
-	CodeJobOver        = "job_over"
-	CodeDecided        = "decided"
-	CodeSignalsFull    = "signals_full"
-	CodeSignalled      = "signalled"
-	CodeFenced         = "fenced"
-	CodeInvalid        = "invalid"
-	CodeOverLimit      = "over_limit"
-	CodeNotAllowed     = "not_allowed"
-	CodeUnavailable    = "unavailable"
-	CodeOverloaded     = "overloaded"
-	CodeUncertain      = "uncertain"
-	CodeSessionExpired = "session_expired"
-	CodeCompacted      = "compacted"
-	CodeWrongCluster   = "wrong_cluster"
+	CodeNotFound         = "not_found"
+	CodeConflict         = "conflict"
+	CodeUnclaimable      = "unclaimable"
+	CodeJobOver          = "job_over"
+	CodeDecided          = "decided"
+	CodeSignalsFull      = "signals_full"
+	CodeSignalled        = "signalled"
+	CodeNobodyWaits      = "nobody_waits"
+	CodePublicationsFull = "publications_full"
+	CodeFenced           = "fenced"
+	CodeInvalid          = "invalid"
+	CodeOverLimit        = "over_limit"
+	CodeNotAllowed       = "not_allowed"
+	CodeUnavailable      = "unavailable"
+	CodeOverloaded       = "overloaded"
+	CodeUncertain        = "uncertain"
+	CodeSessionExpired   = "session_expired"
+	CodeCompacted        = "compacted"
+	CodeWrongCluster     = "wrong_cluster"
 	// CodeInternal is for all other errors, which callers need not distinguish. It does not
 	// show whether the call happened.
 	CodeInternal = "internal"
@@ -36,7 +38,7 @@ const (
 
 // codes is the table of codes and sentinels. The first row that matches an error is its code.
 // Uncertain is first, because it must not be mistaken for another code. Unclaimable, job
-// over, decided and signalled are before conflict, signals full is before over limit, and overloaded is before unavailable, because
+// over, decided and signalled are before conflict, nobody waits is before not found, signals full and publications full are before over limit, and overloaded is before unavailable, because
 // these errors match both rows.
 var codes = []struct {
 	code     string
@@ -51,6 +53,8 @@ var codes = []struct {
 	{CodeDecided, jobs.ErrDecided},
 	{CodeSignalled, logbook.ErrSignalled},
 	{CodeSignalsFull, jobs.ErrSignalsFull},
+	{CodeNobodyWaits, jobs.ErrNobodyWaits},
+	{CodePublicationsFull, jobs.ErrPublicationsFull},
 	{CodeSessionExpired, jobs.ErrSessionExpired},
 	{CodeCompacted, jobs.ErrCompacted},
 	{CodeWrongCluster, jobs.ErrWrongCluster},

@@ -28,6 +28,8 @@ var codeTable = []struct {
 	{"ErrJobOver", jobs.ErrJobOver, "job_over"},
 	{"ErrDecided", jobs.ErrDecided, "decided"},
 	{"ErrSignalsFull", jobs.ErrSignalsFull, "signals_full"},
+	{"ErrNobodyWaits", jobs.ErrNobodyWaits, "nobody_waits"},
+	{"ErrPublicationsFull", jobs.ErrPublicationsFull, "publications_full"},
 	{"ErrSignalled", logbook.ErrSignalled, "signalled"},
 	{"ErrFenced", jobs.ErrFenced, "fenced"},
 	{"ErrInvalid", jobs.ErrInvalid, "invalid"},

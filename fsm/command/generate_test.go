@@ -133,6 +133,8 @@ var sendings = rapid.Custom(func(t *rapid.T) logbook.Sending {
 var waits = rapid.Custom(func(t *rapid.T) logbook.Wait {
 	return logbook.Wait{
 		Signals: list(rapid.String()).Draw(t, "signals"),
+		Topic:   rapid.String().Draw(t, "topic"),
+		Key:     rapid.String().Draw(t, "key"),
 		Since:   times.Draw(t, "since"),
 		Until:   times.Draw(t, "until"),
 		Number:  rapid.Uint64().Draw(t, "number"),

@@ -134,6 +134,7 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_Transfer{Transfer: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "new disk", To: "node2", Within: durationpb.New(time.Minute)}}},
 		{Kind: &v1.Command_Unreserve{Unreserve: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "node2 is slow"}}},
 		{Kind: &v1.Command_Signal{Signal: &v1.SignalCommand{Job: jobA, Name: "paid", Id: "evt_17", Data: &v1.Value{Json: []byte(`{"amount":100}`)}, By: "ann@h1"}}},
+		{Kind: &v1.Command_Publish{Publish: &v1.PublishCommand{Board: "mail", Topic: "payments", Key: "17", Id: "evt_17", To: "one", Keep: durationpb.New(time.Hour), Data: &v1.Value{Json: []byte(`{"amount":100}`)}, By: "ann@h1"}}},
 		{Kind: &v1.Command_Decide{Decide: &v1.DecideCommand{Job: jobA, Step: "ask", Kind: "approve", Id: "d1", By: "ann@h1", Answers: &v1.Value{Json: []byte(`{"ticket":"CHG-1"}`)}, Wait: 7}}},
 		{Kind: &v1.Command_Override{Override: &v1.DecideCommand{Job: jobA, Step: "ask", Kind: "reject", Id: "d2", By: "ann@h1", Reason: "outage"}}},
 		{Kind: &v1.Command_RetryNow{RetryNow: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "the disk is free", Step: "pay"}}},

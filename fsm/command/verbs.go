@@ -63,6 +63,7 @@ var verbs = []Verb{
 	verb("unreserve", (*v1.Command).GetUnreserve, checkPlainCommand),
 	verb("retry_now", (*v1.Command).GetRetryNow, checkRetryNow),
 	verb("signal", (*v1.Command).GetSignal, converted(SignalCommandFromProto, jobs.CheckSignalCommand)),
+	verb("publish", (*v1.Command).GetPublish, converted(PublicationFromProto, jobs.CheckPublication)),
 	verb("decide", (*v1.Command).GetDecide, converted(DecideCommandFromProto, jobs.CheckDecisionCommand)),
 	verb("override", (*v1.Command).GetOverride, converted(OverrideCommandFromProto, jobs.CheckDecisionCommand)),
 	verb("change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),

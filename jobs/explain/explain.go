@@ -22,8 +22,7 @@ type Situation struct {
 	Flow       logbook.FlowState // of its flow; empty if the job is claimable or has none
 	Held       bool              // the flow is held: see logbook.FlowDetail.Held
 	Lost       bool              // the job cools because its owner was lost
-	Awaits     string            // a signal for which a step of the cooling or claimed job waits; empty: none
-	Approves   string            // a step of the cooling or claimed job that waits for an approval; empty: none
+	Awaits     Wait              // the oldest open wait of the cooling or claimed job
 	Now        time.Time
 	Paused     *jobs.BoardPause       // of its board; nil: not paused
 	Conductors []jobs.Entity          // live conductors
@@ -136,11 +135,8 @@ func (e *explanation) claimed(s *Situation) {
 	if len(s.Untaken) > 0 {
 		e.untaken(s)
 	}
-	if s.Awaits != "" {
-		e.Text += fmt.Sprintf("; a step waits for signal %s; send it with `conductord job signal %s %s`", s.Awaits, s.Job.ID, s.Awaits)
-	}
-	if s.Approves != "" {
-		e.Text += fmt.Sprintf("; a step waits for an approval; decide with `conductord approval approve %s %s`", s.Job.ID, s.Approves)
+	if what, remedy := s.Awaits.say(s.Job.ID); what != "" {
+		e.Text += fmt.Sprintf("; a step waits for %s; %s", what, remedy)
 	}
 	if s.Job.StopRequest != nil {
 		e.Text += fmt.Sprintf("; %s has a request to %s it", claim.Owner, s.Job.StopRequest.Kind)
@@ -232,10 +228,8 @@ func (e *explanation) kept(s *Situation) {
 	case jobs.StateCooling:
 		e.say(jobs.CauseCooling, "it cools down until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner released it"))
 		e.Until = s.Job.DueAt
-		if s.Approves != "" {
-			e.say(jobs.CauseCooling, "%s; decide with `conductord approval approve %s %s`", cmp.Or(s.Job.Reason, "a step waits for an approval"), s.Job.ID, s.Approves)
-		} else if s.Awaits != "" {
-			e.say(jobs.CauseCooling, "%s; send it with `conductord job signal %s %s`", cmp.Or(s.Job.Reason, "a step waits for a signal"), s.Job.ID, s.Awaits)
+		if what, remedy := s.Awaits.say(s.Job.ID); what != "" {
+			e.say(jobs.CauseCooling, "%s; %s", cmp.Or(s.Job.Reason, "a step waits for "+what), remedy)
 		} else if !s.Lost {
 			e.Remedy = e.does(jobs.RemedyRetryNow)
 		}

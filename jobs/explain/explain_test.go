@@ -69,7 +69,7 @@ func TestExplain(t *testing.T) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 		}, jobs.CauseClaimed, "c1 claimed it at 2030-01-02T12:00:00Z, with token 1-7", "show_flow"},
 		{"claimed, and a step waits for a signal", func(s *explain.Situation) {
-			s.Job.State, s.Job.Claim, s.Awaits = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Since: noon}, "paid"
+			s.Job.State, s.Job.Claim, s.Awaits = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Since: noon}, explain.Wait{Signal: "paid"}
 		}, jobs.CauseClaimed, "a step waits for signal paid; send it with `conductord job signal ", "show_flow"},
 		{"claimed under an order", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestCancel)
@@ -102,8 +102,11 @@ func TestExplain(t *testing.T) {
 		{"waits for a try", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "waits to try step pay again"
 		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: waits to try step pay again", "retry_now ID"},
+		{"waits for a topic", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for topic payments, key o'7 since noon", explain.Wait{Board: "mail", Topic: "payments", Key: "o'7"}
+		}, jobs.CauseCooling, `step pay waits for topic payments, key o'7 since noon; publish with ` + "`conductord signal publish payments --key 'o'\\''7' --board mail`", ""},
 		{"waits for a signal", func(s *explain.Situation) {
-			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for signal paid since noon", "paid"
+			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for signal paid since noon", explain.Wait{Signal: "paid"}
 		}, jobs.CauseCooling, "step pay waits for signal paid since noon; send it with `conductord job signal ", ""},
 		{"of a paused board", func(s *explain.Situation) {
 			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil

@@ -21,6 +21,10 @@ var signalRows = []row{
 	{"a posting with a signal signals the unfinished job of its key, or posts the job with the signal", signalsWithPostings},
 	{"of two postings with a signal at once, one posts the job, and the job has both signals", signalsOfTwoPosters},
 	{"a step's signals are sent with the record of its success, once", sentSignals},
+	{"a publication to one reaches the wait that began first", publishedToOne},
+	{"a publication to all reaches every wait of unfinished jobs", publishedToAll},
+	{"the next wait takes a kept publication, once", keptPublications},
+	{"publications over the limits are refused", invalidPublications},
 	{"a step's signal that reaches no job is an event, and the step succeeds", unsentSignals},
 }
 

@@ -220,6 +220,7 @@ func (o *tenant) requests() map[string]string {
 		"BoardService/Override":         id(`{"job": %q, "kind": "approve", "id": "d1", "reason": "outage"}`),
 		"BoardService/GetApproval":      id(`{"job": %q}`),
 		"BoardService/ListApprovals":    board,
+		"BoardService/Publish":          fmt.Sprintf(`{"board": %q, "topic": "payments", "key": "k", "id": "evt_17", "keep": "60s"}`, o.board),
 		"BoardService/Signal":           id(`{"job": %q, "name": "paid", "id": "evt_17"}`),
 		"BoardService/Transfer":         id(`{"job": %q, "to": "nobody"}`),
 		"BoardService/Resume":           id(`{"job": %q}`),

@@ -214,6 +214,7 @@ type Command struct {
 	//	*Command_Unreserve
 	//	*Command_RetryNow
 	//	*Command_Signal
+	//	*Command_Publish
 	//	*Command_Decide
 	//	*Command_Override
 	//	*Command_Change
@@ -462,6 +463,15 @@ func (x *Command) GetSignal() *SignalCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Signal); ok {
 			return x.Signal
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPublish() *PublishCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Publish); ok {
+			return x.Publish
 		}
 	}
 	return nil
@@ -885,6 +895,10 @@ type Command_Signal struct {
 	Signal *SignalCommand `protobuf:"bytes,90,opt,name=signal,proto3,oneof"`
 }
 
+type Command_Publish struct {
+	Publish *PublishCommand `protobuf:"bytes,93,opt,name=publish,proto3,oneof"`
+}
+
 type Command_Decide struct {
 	Decide *DecideCommand `protobuf:"bytes,91,opt,name=decide,proto3,oneof"`
 }
@@ -1070,6 +1084,8 @@ func (*Command_Unreserve) isCommand_Kind() {}
 func (*Command_RetryNow) isCommand_Kind() {}
 
 func (*Command_Signal) isCommand_Kind() {}
+
+func (*Command_Publish) isCommand_Kind() {}
 
 func (*Command_Decide) isCommand_Kind() {}
 
@@ -2207,6 +2223,115 @@ func (x *SignalCommand) GetKey() string {
 	return ""
 }
 
+// PublishCommand gives a signal to steps that wait for a topic and a key on a board.
+type PublishCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"` // empty: the default board
+	Topic         string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Id            string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`     // made by the sender; a repeat with the same topic, key and id changes nothing
+	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`     // one: the wait that began first; all: every wait; empty: one
+	Keep          *durationpb.Duration   `protobuf:"bytes,6,opt,name=keep,proto3" json:"keep,omitempty"` // only to one: how long the board keeps the publication if nothing waits; unset: not at all
+	Data          *Value                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
+	Reject        string                 `protobuf:"bytes,8,opt,name=reject,proto3" json:"reject,omitempty"` // the reason of a rejection, which fails the waits; empty: no rejection
+	By            string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`         // the sender, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishCommand) Reset() {
+	*x = PublishCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishCommand) ProtoMessage() {}
+
+func (x *PublishCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishCommand.ProtoReflect.Descriptor instead.
+func (*PublishCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PublishCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *PublishCommand) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *PublishCommand) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PublishCommand) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PublishCommand) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *PublishCommand) GetKeep() *durationpb.Duration {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+func (x *PublishCommand) GetData() *Value {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *PublishCommand) GetReject() string {
+	if x != nil {
+		return x.Reject
+	}
+	return ""
+}
+
+func (x *PublishCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // DecideCommand is the decision of a person about the approval of a step.
 type DecideCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2225,7 +2350,7 @@ type DecideCommand struct {
 
 func (x *DecideCommand) Reset() {
 	*x = DecideCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2362,7 @@ func (x *DecideCommand) String() string {
 func (*DecideCommand) ProtoMessage() {}
 
 func (x *DecideCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2375,7 @@ func (x *DecideCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideCommand.ProtoReflect.Descriptor instead.
 func (*DecideCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DecideCommand) GetJob() string {
@@ -2319,7 +2444,7 @@ type RaiseVersionCommand struct {
 
 func (x *RaiseVersionCommand) Reset() {
 	*x = RaiseVersionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2456,7 @@ func (x *RaiseVersionCommand) String() string {
 func (*RaiseVersionCommand) ProtoMessage() {}
 
 func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2469,7 @@ func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseVersionCommand.ProtoReflect.Descriptor instead.
 func (*RaiseVersionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RaiseVersionCommand) GetVersion() uint32 {
@@ -2366,7 +2491,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2503,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2516,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -2415,7 +2540,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2552,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2565,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -2487,7 +2612,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2624,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2637,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -2569,7 +2694,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2706,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2719,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -2626,7 +2751,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2763,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2776,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -2692,7 +2817,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2829,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2842,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -2746,7 +2871,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2883,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2896,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -2805,7 +2930,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2942,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2955,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -2861,7 +2986,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +2998,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +3011,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -2934,7 +3059,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3071,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3084,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -2988,7 +3113,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3000,7 +3125,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3013,7 +3138,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -3060,7 +3185,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3072,7 +3197,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3085,7 +3210,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -3137,7 +3262,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3149,7 +3274,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3162,7 +3287,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -3216,7 +3341,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3353,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3366,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -3292,7 +3417,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3429,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3442,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -3364,7 +3489,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3501,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3514,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -3446,6 +3571,7 @@ type Result struct {
 	//	*Result_Count
 	//	*Result_Intervene
 	//	*Result_Signal
+	//	*Result_Publish
 	//	*Result_Decide
 	//	*Result_Schedule
 	Kind          isResult_Kind `protobuf_oneof:"kind"`
@@ -3455,7 +3581,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3593,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3606,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Result) GetError() *Error {
@@ -3551,6 +3677,15 @@ func (x *Result) GetSignal() *SignalResult {
 	return nil
 }
 
+func (x *Result) GetPublish() *PublishResult {
+	if x != nil {
+		if x, ok := x.Kind.(*Result_Publish); ok {
+			return x.Publish
+		}
+	}
+	return nil
+}
+
 func (x *Result) GetDecide() *DecideResult {
 	if x != nil {
 		if x, ok := x.Kind.(*Result_Decide); ok {
@@ -3597,6 +3732,10 @@ type Result_Signal struct {
 	Signal *SignalResult `protobuf:"bytes,20,opt,name=signal,proto3,oneof"`
 }
 
+type Result_Publish struct {
+	Publish *PublishResult `protobuf:"bytes,22,opt,name=publish,proto3,oneof"`
+}
+
 type Result_Decide struct {
 	Decide *DecideResult `protobuf:"bytes,21,opt,name=decide,proto3,oneof"` // for decide and override
 }
@@ -3617,6 +3756,8 @@ func (*Result_Intervene) isResult_Kind() {}
 
 func (*Result_Signal) isResult_Kind() {}
 
+func (*Result_Publish) isResult_Kind() {}
+
 func (*Result_Decide) isResult_Kind() {}
 
 func (*Result_Schedule) isResult_Kind() {}
@@ -3630,7 +3771,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3783,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3796,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
 }
 
 type PostResult struct {
@@ -3667,7 +3808,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3679,7 +3820,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3692,7 +3833,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -3715,7 +3856,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3868,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3881,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Posted) GetJob() string {
@@ -3787,7 +3928,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3940,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +3953,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -3833,7 +3974,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[44]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +3986,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[44]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +3999,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Granted) GetJob() string {
@@ -3892,7 +4033,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[45]
+	mi := &file_conductord_v1_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4045,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[45]
+	mi := &file_conductord_v1_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4058,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -3943,7 +4084,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[46]
+	mi := &file_conductord_v1_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3955,7 +4096,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[46]
+	mi := &file_conductord_v1_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3968,7 +4109,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -3990,7 +4131,7 @@ type SignalResult struct {
 
 func (x *SignalResult) Reset() {
 	*x = SignalResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[47]
+	mi := &file_conductord_v1_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4002,7 +4143,7 @@ func (x *SignalResult) String() string {
 func (*SignalResult) ProtoMessage() {}
 
 func (x *SignalResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[47]
+	mi := &file_conductord_v1_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4156,7 @@ func (x *SignalResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResult.ProtoReflect.Descriptor instead.
 func (*SignalResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SignalResult) GetAnswer() string {
@@ -4039,6 +4180,67 @@ func (x *SignalResult) GetJob() string {
 	return ""
 }
 
+// PublishResult says what became of a publication.
+type PublishResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // taken, kept or repeated
+	First         string                 `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`   // only for repeated: the first answer
+	Waits         uint32                 `protobuf:"varint,3,opt,name=waits,proto3" json:"waits,omitempty"`  // number of waits that have taken the publication in its log entry
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishResult) Reset() {
+	*x = PublishResult{}
+	mi := &file_conductord_v1_command_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishResult) ProtoMessage() {}
+
+func (x *PublishResult) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishResult.ProtoReflect.Descriptor instead.
+func (*PublishResult) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *PublishResult) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *PublishResult) GetFirst() string {
+	if x != nil {
+		return x.First
+	}
+	return ""
+}
+
+func (x *PublishResult) GetWaits() uint32 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
 // DecideResult is the approval after a decision.
 type DecideResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4052,7 +4254,7 @@ type DecideResult struct {
 
 func (x *DecideResult) Reset() {
 	*x = DecideResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[48]
+	mi := &file_conductord_v1_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4266,7 @@ func (x *DecideResult) String() string {
 func (*DecideResult) ProtoMessage() {}
 
 func (x *DecideResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[48]
+	mi := &file_conductord_v1_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +4279,7 @@ func (x *DecideResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResult.ProtoReflect.Descriptor instead.
 func (*DecideResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DecideResult) GetStep() string {
@@ -4118,7 +4320,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[49]
+	mi := &file_conductord_v1_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4332,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[49]
+	mi := &file_conductord_v1_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4345,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -4174,7 +4376,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"8\n" +
 	"\bTableSum\x12\x1a\n" +
 	"\x05table\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xd2 \n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\x95!\n" +
 	"\aCommand\x12>\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandB\f\xf2\x9d&\b\b\x02\x18\x01 \x01(\x01H\x00R\x04post\x12=\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\x05claim\x12L\n" +
@@ -4199,7 +4401,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\btransfer\x18/ \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\btransfer\x12A\n" +
 	"\tunreserve\x18N \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\tunreserve\x12@\n" +
 	"\tretry_now\x18O \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\bretryNow\x12>\n" +
-	"\x06signal\x18Z \x01(\v2\x1c.conductord.v1.SignalCommandB\x06\xf2\x9d&\x02\b\bH\x00R\x06signal\x12>\n" +
+	"\x06signal\x18Z \x01(\v2\x1c.conductord.v1.SignalCommandB\x06\xf2\x9d&\x02\b\bH\x00R\x06signal\x12A\n" +
+	"\apublish\x18] \x01(\v2\x1d.conductord.v1.PublishCommandB\x06\xf2\x9d&\x02\b\bH\x00R\apublish\x12>\n" +
 	"\x06decide\x18[ \x01(\v2\x1c.conductord.v1.DecideCommandB\x06\xf2\x9d&\x02\b\tH\x00R\x06decide\x12B\n" +
 	"\boverride\x18\\ \x01(\v2\x1c.conductord.v1.DecideCommandB\x06\xf2\x9d&\x02\b\n" +
 	"H\x00R\boverride\x127\n" +
@@ -4319,7 +4522,17 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06reject\x18\x05 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x18\n" +
 	"\x02by\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1a\n" +
 	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x16\n" +
-	"\x03key\x18\b \x01(\tB\x04\xe8\x9d&\x01R\x03key:,\x82\x9e&\x0e\b\x04\x12\x05board\x1a\x03job\x8a\x9e&\x12job board key name\x92\x9e&\x00\"\x96\x02\n" +
+	"\x03key\x18\b \x01(\tB\x04\xe8\x9d&\x01R\x03key:,\x82\x9e&\x0e\b\x04\x12\x05board\x1a\x03job\x8a\x9e&\x12job board key name\x92\x9e&\x00\"\xc3\x02\n" +
+	"\x0ePublishCommand\x12\x1a\n" +
+	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1a\n" +
+	"\x05topic\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05topic\x12\x16\n" +
+	"\x03key\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03key\x12\x14\n" +
+	"\x02id\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x14\n" +
+	"\x02to\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x02to\x12-\n" +
+	"\x04keep\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04keep\x12(\n" +
+	"\x04data\x18\a \x01(\v2\x14.conductord.v1.ValueR\x04data\x12\x1c\n" +
+	"\x06reject\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x18\n" +
+	"\x02by\x18\t \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by:$\x82\x9e&\t\b\x04\x12\x05board\x8a\x9e&\x0fboard topic key\x92\x9e&\x00\"\x96\x02\n" +
 	"\rDecideCommand\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x18\n" +
@@ -4420,7 +4633,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05slots\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x18\n" +
 	"\x02by\x18\x05 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1e\n" +
 	"\x05nonce\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x05nonce:\x0e\x8a\x9e&\n" +
-	"board name\"\xfa\x03\n" +
+	"board name\"\xb4\x04\n" +
 	"\x06Result\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12/\n" +
 	"\x04post\x18\x02 \x01(\v2\x19.conductord.v1.PostResultH\x00R\x04post\x122\n" +
@@ -4428,7 +4641,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asession\x18\x04 \x01(\v2\x16.conductord.v1.SessionH\x00R\asession\x122\n" +
 	"\x05count\x18\x05 \x01(\v2\x1a.conductord.v1.CountResultH\x00R\x05count\x12>\n" +
 	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tintervene\x125\n" +
-	"\x06signal\x18\x14 \x01(\v2\x1b.conductord.v1.SignalResultH\x00R\x06signal\x125\n" +
+	"\x06signal\x18\x14 \x01(\v2\x1b.conductord.v1.SignalResultH\x00R\x06signal\x128\n" +
+	"\apublish\x18\x16 \x01(\v2\x1c.conductord.v1.PublishResultH\x00R\apublish\x125\n" +
 	"\x06decide\x18\x15 \x01(\v2\x1b.conductord.v1.DecideResultH\x00R\x06decide\x12;\n" +
 	"\bschedule\x18\f \x01(\v2\x1d.conductord.v1.ScheduleResultH\x00R\bschedule:\x04\xf8\x9d&\x01B\x06\n" +
 	"\x04kind\"\f\n" +
@@ -4456,7 +4670,11 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\fSignalResult\x12\x1c\n" +
 	"\x06answer\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06answer\x12\x1a\n" +
 	"\x05first\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05first\x12\x16\n" +
-	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"\x93\x01\n" +
+	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"_\n" +
+	"\rPublishResult\x12\x1c\n" +
+	"\x06answer\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06answer\x12\x1a\n" +
+	"\x05first\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05first\x12\x14\n" +
+	"\x05waits\x18\x03 \x01(\rR\x05waits\"\x93\x01\n" +
 	"\fDecideResult\x12\x18\n" +
 	"\x04step\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1e\n" +
 	"\aoutcome\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\aoutcome\x12-\n" +
@@ -4478,7 +4696,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: conductord.v1.Entry
 	(*StateCheck)(nil),               // 1: conductord.v1.StateCheck
@@ -4501,59 +4719,61 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*DestroyBookCommand)(nil),       // 18: conductord.v1.DestroyBookCommand
 	(*JobCommand)(nil),               // 19: conductord.v1.JobCommand
 	(*SignalCommand)(nil),            // 20: conductord.v1.SignalCommand
-	(*DecideCommand)(nil),            // 21: conductord.v1.DecideCommand
-	(*RaiseVersionCommand)(nil),      // 22: conductord.v1.RaiseVersionCommand
-	(*BeginLeadershipCommand)(nil),   // 23: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),     // 24: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),       // 25: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),           // 26: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),             // 27: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),    // 28: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),             // 29: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),          // 30: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),             // 31: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),        // 32: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),     // 33: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),      // 34: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),    // 35: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),      // 36: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),       // 37: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil),  // 38: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                   // 39: conductord.v1.Result
-	(*Done)(nil),                     // 40: conductord.v1.Done
-	(*PostResult)(nil),               // 41: conductord.v1.PostResult
-	(*Posted)(nil),                   // 42: conductord.v1.Posted
-	(*ClaimResult)(nil),              // 43: conductord.v1.ClaimResult
-	(*Granted)(nil),                  // 44: conductord.v1.Granted
-	(*CountResult)(nil),              // 45: conductord.v1.CountResult
-	(*InterveneResult)(nil),          // 46: conductord.v1.InterveneResult
-	(*SignalResult)(nil),             // 47: conductord.v1.SignalResult
-	(*DecideResult)(nil),             // 48: conductord.v1.DecideResult
-	(*ScheduleResult)(nil),           // 49: conductord.v1.ScheduleResult
-	(*Ending)(nil),                   // 50: conductord.v1.Ending
-	(*Opening)(nil),                  // 51: conductord.v1.Opening
-	(*Book)(nil),                     // 52: conductord.v1.Book
-	(*Update)(nil),                   // 53: conductord.v1.Update
-	(*Change)(nil),                   // 54: conductord.v1.Change
-	(*Intervention)(nil),             // 55: conductord.v1.Intervention
-	(*AuditRecord)(nil),              // 56: conductord.v1.AuditRecord
-	(*Posting)(nil),                  // 57: conductord.v1.Posting
-	(*durationpb.Duration)(nil),      // 58: google.protobuf.Duration
-	(*Grant)(nil),                    // 59: conductord.v1.Grant
-	(*timestamppb.Timestamp)(nil),    // 60: google.protobuf.Timestamp
-	(*Amounts)(nil),                  // 61: conductord.v1.Amounts
-	(*Token)(nil),                    // 62: conductord.v1.Token
-	(*Entity)(nil),                   // 63: conductord.v1.Entity
-	(*Value)(nil),                    // 64: conductord.v1.Value
-	(*BoardLimits)(nil),              // 65: conductord.v1.BoardLimits
-	(*Schedule)(nil),                 // 66: conductord.v1.Schedule
-	(*SlotDecision)(nil),             // 67: conductord.v1.SlotDecision
-	(*Error)(nil),                    // 68: conductord.v1.Error
-	(*Session)(nil),                  // 69: conductord.v1.Session
-	(*Job)(nil),                      // 70: conductord.v1.Job
-	(*Claimed)(nil),                  // 71: conductord.v1.Claimed
-	(*Need)(nil),                     // 72: conductord.v1.Need
-	(*SlotRecord)(nil),               // 73: conductord.v1.SlotRecord
+	(*PublishCommand)(nil),           // 21: conductord.v1.PublishCommand
+	(*DecideCommand)(nil),            // 22: conductord.v1.DecideCommand
+	(*RaiseVersionCommand)(nil),      // 23: conductord.v1.RaiseVersionCommand
+	(*BeginLeadershipCommand)(nil),   // 24: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),     // 25: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),       // 26: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),           // 27: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),             // 28: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),    // 29: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),             // 30: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),          // 31: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),             // 32: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),        // 33: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),     // 34: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),      // 35: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),    // 36: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),      // 37: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),       // 38: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil),  // 39: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                   // 40: conductord.v1.Result
+	(*Done)(nil),                     // 41: conductord.v1.Done
+	(*PostResult)(nil),               // 42: conductord.v1.PostResult
+	(*Posted)(nil),                   // 43: conductord.v1.Posted
+	(*ClaimResult)(nil),              // 44: conductord.v1.ClaimResult
+	(*Granted)(nil),                  // 45: conductord.v1.Granted
+	(*CountResult)(nil),              // 46: conductord.v1.CountResult
+	(*InterveneResult)(nil),          // 47: conductord.v1.InterveneResult
+	(*SignalResult)(nil),             // 48: conductord.v1.SignalResult
+	(*PublishResult)(nil),            // 49: conductord.v1.PublishResult
+	(*DecideResult)(nil),             // 50: conductord.v1.DecideResult
+	(*ScheduleResult)(nil),           // 51: conductord.v1.ScheduleResult
+	(*Ending)(nil),                   // 52: conductord.v1.Ending
+	(*Opening)(nil),                  // 53: conductord.v1.Opening
+	(*Book)(nil),                     // 54: conductord.v1.Book
+	(*Update)(nil),                   // 55: conductord.v1.Update
+	(*Change)(nil),                   // 56: conductord.v1.Change
+	(*Intervention)(nil),             // 57: conductord.v1.Intervention
+	(*AuditRecord)(nil),              // 58: conductord.v1.AuditRecord
+	(*Posting)(nil),                  // 59: conductord.v1.Posting
+	(*durationpb.Duration)(nil),      // 60: google.protobuf.Duration
+	(*Grant)(nil),                    // 61: conductord.v1.Grant
+	(*timestamppb.Timestamp)(nil),    // 62: google.protobuf.Timestamp
+	(*Amounts)(nil),                  // 63: conductord.v1.Amounts
+	(*Token)(nil),                    // 64: conductord.v1.Token
+	(*Entity)(nil),                   // 65: conductord.v1.Entity
+	(*Value)(nil),                    // 66: conductord.v1.Value
+	(*BoardLimits)(nil),              // 67: conductord.v1.BoardLimits
+	(*Schedule)(nil),                 // 68: conductord.v1.Schedule
+	(*SlotDecision)(nil),             // 69: conductord.v1.SlotDecision
+	(*Error)(nil),                    // 70: conductord.v1.Error
+	(*Session)(nil),                  // 71: conductord.v1.Session
+	(*Job)(nil),                      // 72: conductord.v1.Job
+	(*Claimed)(nil),                  // 73: conductord.v1.Claimed
+	(*Need)(nil),                     // 74: conductord.v1.Need
+	(*SlotRecord)(nil),               // 75: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	3,   // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -4561,14 +4781,14 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	4,   // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	5,   // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	6,   // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	50,  // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	50,  // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	50,  // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	51,  // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	52,  // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	52,  // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	52,  // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	53,  // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	16,  // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	17,  // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	52,  // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	53,  // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	54,  // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	55,  // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	18,  // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	19,  // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
 	19,  // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
@@ -4577,94 +4797,98 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	19,  // 18: conductord.v1.Command.unreserve:type_name -> conductord.v1.JobCommand
 	19,  // 19: conductord.v1.Command.retry_now:type_name -> conductord.v1.JobCommand
 	20,  // 20: conductord.v1.Command.signal:type_name -> conductord.v1.SignalCommand
-	21,  // 21: conductord.v1.Command.decide:type_name -> conductord.v1.DecideCommand
-	21,  // 22: conductord.v1.Command.override:type_name -> conductord.v1.DecideCommand
-	54,  // 23: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	55,  // 24: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	19,  // 25: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	19,  // 26: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
-	15,  // 27: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	28,  // 28: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	33,  // 29: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	29,  // 30: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	32,  // 31: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	29,  // 32: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	29,  // 33: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	29,  // 34: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	30,  // 35: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	31,  // 36: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	31,  // 37: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	23,  // 38: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	22,  // 39: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	24,  // 40: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	26,  // 41: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	27,  // 42: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	25,  // 43: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	34,  // 44: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	35,  // 45: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	36,  // 46: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	37,  // 47: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	38,  // 48: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	7,   // 49: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
-	8,   // 50: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
-	9,   // 51: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
-	10,  // 52: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
-	56,  // 53: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
-	13,  // 54: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
-	14,  // 55: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
-	11,  // 56: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
-	57,  // 57: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	58,  // 58: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	59,  // 59: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
-	60,  // 60: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
-	12,  // 61: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
-	61,  // 62: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
-	62,  // 63: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	58,  // 64: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	63,  // 65: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	58,  // 66: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
-	58,  // 67: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
-	64,  // 68: conductord.v1.SignalCommand.data:type_name -> conductord.v1.Value
-	64,  // 69: conductord.v1.DecideCommand.answers:type_name -> conductord.v1.Value
-	58,  // 70: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	62,  // 71: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	58,  // 72: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	58,  // 73: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	58,  // 74: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	65,  // 75: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	66,  // 76: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	60,  // 77: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	60,  // 78: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	67,  // 79: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	67,  // 80: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	60,  // 81: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	67,  // 82: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	60,  // 83: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	60,  // 84: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	68,  // 85: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	41,  // 86: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	43,  // 87: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	69,  // 88: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	45,  // 89: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	46,  // 90: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	47,  // 91: conductord.v1.Result.signal:type_name -> conductord.v1.SignalResult
-	48,  // 92: conductord.v1.Result.decide:type_name -> conductord.v1.DecideResult
-	49,  // 93: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	42,  // 94: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	68,  // 95: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	70,  // 96: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	47,  // 97: conductord.v1.Posted.signal:type_name -> conductord.v1.SignalResult
-	44,  // 98: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	62,  // 99: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	71,  // 100: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
-	72,  // 101: conductord.v1.DecideResult.missing:type_name -> conductord.v1.Need
-	66,  // 102: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	73,  // 103: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	104, // [104:104] is the sub-list for method output_type
-	104, // [104:104] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	21,  // 21: conductord.v1.Command.publish:type_name -> conductord.v1.PublishCommand
+	22,  // 22: conductord.v1.Command.decide:type_name -> conductord.v1.DecideCommand
+	22,  // 23: conductord.v1.Command.override:type_name -> conductord.v1.DecideCommand
+	56,  // 24: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	57,  // 25: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	19,  // 26: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	19,  // 27: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
+	15,  // 28: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	29,  // 29: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	34,  // 30: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	30,  // 31: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	33,  // 32: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	30,  // 33: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	30,  // 34: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	30,  // 35: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	31,  // 36: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	32,  // 37: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	32,  // 38: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	24,  // 39: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	23,  // 40: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	25,  // 41: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	27,  // 42: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	28,  // 43: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	26,  // 44: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	35,  // 45: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	36,  // 46: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	37,  // 47: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	38,  // 48: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	39,  // 49: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	7,   // 50: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
+	8,   // 51: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
+	9,   // 52: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
+	10,  // 53: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
+	58,  // 54: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	13,  // 55: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
+	14,  // 56: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
+	11,  // 57: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
+	59,  // 58: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	60,  // 59: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	61,  // 60: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	62,  // 61: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	12,  // 62: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
+	63,  // 63: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
+	64,  // 64: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	60,  // 65: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	65,  // 66: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	60,  // 67: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	60,  // 68: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
+	66,  // 69: conductord.v1.SignalCommand.data:type_name -> conductord.v1.Value
+	60,  // 70: conductord.v1.PublishCommand.keep:type_name -> google.protobuf.Duration
+	66,  // 71: conductord.v1.PublishCommand.data:type_name -> conductord.v1.Value
+	66,  // 72: conductord.v1.DecideCommand.answers:type_name -> conductord.v1.Value
+	60,  // 73: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	64,  // 74: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	60,  // 75: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	60,  // 76: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	60,  // 77: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	67,  // 78: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	68,  // 79: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	62,  // 80: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	62,  // 81: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	69,  // 82: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	69,  // 83: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	62,  // 84: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	69,  // 85: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	62,  // 86: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	62,  // 87: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	70,  // 88: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	42,  // 89: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	44,  // 90: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	71,  // 91: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	46,  // 92: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	47,  // 93: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	48,  // 94: conductord.v1.Result.signal:type_name -> conductord.v1.SignalResult
+	49,  // 95: conductord.v1.Result.publish:type_name -> conductord.v1.PublishResult
+	50,  // 96: conductord.v1.Result.decide:type_name -> conductord.v1.DecideResult
+	51,  // 97: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	43,  // 98: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	70,  // 99: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	72,  // 100: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	48,  // 101: conductord.v1.Posted.signal:type_name -> conductord.v1.SignalResult
+	45,  // 102: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	64,  // 103: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	73,  // 104: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
+	74,  // 105: conductord.v1.DecideResult.missing:type_name -> conductord.v1.Need
+	68,  // 106: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	75,  // 107: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	108, // [108:108] is the sub-list for method output_type
+	108, // [108:108] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -4694,6 +4918,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Unreserve)(nil),
 		(*Command_RetryNow)(nil),
 		(*Command_Signal)(nil),
+		(*Command_Publish)(nil),
 		(*Command_Decide)(nil),
 		(*Command_Override)(nil),
 		(*Command_Change)(nil),
@@ -4731,13 +4956,14 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_DeleteQuota)(nil),
 		(*Command_NoteTokenUses)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[39].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[40].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
 		(*Result_Count)(nil),
 		(*Result_Intervene)(nil),
 		(*Result_Signal)(nil),
+		(*Result_Publish)(nil),
 		(*Result_Decide)(nil),
 		(*Result_Schedule)(nil),
 	}
@@ -4747,7 +4973,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

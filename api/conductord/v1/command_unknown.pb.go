@@ -84,6 +84,9 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetSignal().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetPublish().UnknownField(); found {
+		return name, found
+	}
 	if name, found = m.GetDecide().UnknownField(); found {
 		return name, found
 	}
@@ -434,6 +437,24 @@ func (m *SignalCommand) UnknownField() (name string, found bool) {
 	}
 	if len(m.unknownFields) > 0 {
 		return "conductord.v1.SignalCommand", true
+	}
+	if name, found = m.GetData().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *PublishCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.PublishCommand", true
+	}
+	if name, found = unknownIn(m.GetKeep()); found {
+		return name, found
 	}
 	if name, found = m.GetData().UnknownField(); found {
 		return name, found

@@ -8116,7 +8116,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\bR\x04lost\x12%\n" +
 	"\vworker_name\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\n" +
-	"workerName2\xdb\x1a\n" +
+	"workerName2\xb2\x1b\n" +
 	"\fBoardService\x12G\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\"\x06\xea\x9d&\x02\b\x02\x12M\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
@@ -8141,7 +8141,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x12\btransfer\x12L\n" +
 	"\tUnreserve\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tunreserve\x12K\n" +
 	"\bRetryNow\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tretry_now\x12Q\n" +
-	"\x06Signal\x12\x1c.conductord.v1.SignalCommand\x1a\x1b.conductord.v1.SignalResult\"\f\xea\x9d&\b\x12\x06signal\x12Q\n" +
+	"\x06Signal\x12\x1c.conductord.v1.SignalCommand\x1a\x1b.conductord.v1.SignalResult\"\f\xea\x9d&\b\x12\x06signal\x12U\n" +
+	"\aPublish\x12\x1d.conductord.v1.PublishCommand\x1a\x1c.conductord.v1.PublishResult\"\r\xea\x9d&\t\x12\apublish\x12Q\n" +
 	"\x06Decide\x12\x1c.conductord.v1.DecideCommand\x1a\x1b.conductord.v1.DecideResult\"\f\xea\x9d&\b\x12\x06decide\x12U\n" +
 	"\bOverride\x12\x1c.conductord.v1.DecideCommand\x1a\x1b.conductord.v1.DecideResult\"\x0e\xea\x9d&\n" +
 	"\x12\boverride\x12\\\n" +
@@ -8412,28 +8413,30 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*Ending)(nil),                   // 162: conductord.v1.Ending
 	(*JobCommand)(nil),               // 163: conductord.v1.JobCommand
 	(*SignalCommand)(nil),            // 164: conductord.v1.SignalCommand
-	(*DecideCommand)(nil),            // 165: conductord.v1.DecideCommand
-	(*Change)(nil),                   // 166: conductord.v1.Change
-	(*Intervention)(nil),             // 167: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 168: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 169: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 170: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 171: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 172: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 173: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 174: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 175: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 176: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 177: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 178: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 179: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 180: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 181: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 182: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 183: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 184: conductord.v1.Done
-	(*DecideResult)(nil),             // 185: conductord.v1.DecideResult
-	(*InterveneResult)(nil),          // 186: conductord.v1.InterveneResult
+	(*PublishCommand)(nil),           // 165: conductord.v1.PublishCommand
+	(*DecideCommand)(nil),            // 166: conductord.v1.DecideCommand
+	(*Change)(nil),                   // 167: conductord.v1.Change
+	(*Intervention)(nil),             // 168: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 169: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 170: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 171: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 172: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 173: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 174: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 175: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 176: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 177: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 178: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 179: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 180: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 181: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 182: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 183: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 184: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 185: conductord.v1.Done
+	(*PublishResult)(nil),            // 186: conductord.v1.PublishResult
+	(*DecideResult)(nil),             // 187: conductord.v1.DecideResult
+	(*InterveneResult)(nil),          // 188: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
 	124, // 0: conductord.v1.GetApprovalResponse.approval:type_name -> conductord.v1.StepApproval
@@ -8568,176 +8571,178 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	163, // 129: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
 	163, // 130: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
 	164, // 131: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
-	165, // 132: conductord.v1.BoardService.Decide:input_type -> conductord.v1.DecideCommand
-	165, // 133: conductord.v1.BoardService.Override:input_type -> conductord.v1.DecideCommand
-	0,   // 134: conductord.v1.BoardService.GetApproval:input_type -> conductord.v1.GetApprovalRequest
-	2,   // 135: conductord.v1.BoardService.ListApprovals:input_type -> conductord.v1.ListApprovalsRequest
-	166, // 136: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	167, // 137: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	163, // 138: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	163, // 139: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	35,  // 140: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	4,   // 141: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	37,  // 142: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	40,  // 143: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	168, // 144: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	6,   // 145: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	8,   // 146: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	169, // 147: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	170, // 148: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	168, // 149: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	168, // 150: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	168, // 151: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	44,  // 152: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	46,  // 153: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	171, // 154: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	172, // 155: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	47,  // 156: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	49,  // 157: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	173, // 158: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	173, // 159: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	42,  // 160: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	145, // 161: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	51,  // 162: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	53,  // 163: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	55,  // 164: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	57,  // 165: conductord.v1.LogbookService.GetCheckpoints:input_type -> conductord.v1.GetCheckpointsRequest
-	59,  // 166: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	174, // 167: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	62,  // 168: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	175, // 169: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	64,  // 170: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	66,  // 171: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	176, // 172: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	68,  // 173: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	69,  // 174: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	71,  // 175: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	177, // 176: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	178, // 177: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	179, // 178: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	180, // 179: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	181, // 180: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	73,  // 181: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	182, // 182: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	183, // 183: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	75,  // 184: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	77,  // 185: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	79,  // 186: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	153, // 187: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	81,  // 188: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	83,  // 189: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	109, // 190: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	107, // 191: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	105, // 192: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	90,  // 193: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	87,  // 194: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	92,  // 195: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	95,  // 196: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	97,  // 197: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	99,  // 198: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	101, // 199: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	103, // 200: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	116, // 201: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	119, // 202: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	121, // 203: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	113, // 204: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	11,  // 205: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	14,  // 206: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	16,  // 207: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	18,  // 208: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	20,  // 209: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
-	24,  // 210: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	27,  // 211: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	29,  // 212: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	30,  // 213: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	32,  // 214: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	184, // 215: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	34,  // 216: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	184, // 217: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	184, // 218: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	184, // 219: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	184, // 220: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	184, // 221: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	184, // 222: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	184, // 223: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	184, // 224: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	184, // 225: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	129, // 226: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
-	185, // 227: conductord.v1.BoardService.Decide:output_type -> conductord.v1.DecideResult
-	185, // 228: conductord.v1.BoardService.Override:output_type -> conductord.v1.DecideResult
-	1,   // 229: conductord.v1.BoardService.GetApproval:output_type -> conductord.v1.GetApprovalResponse
-	3,   // 230: conductord.v1.BoardService.ListApprovals:output_type -> conductord.v1.ListApprovalsResponse
-	184, // 231: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	186, // 232: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	184, // 233: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	184, // 234: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	36,  // 235: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	5,   // 236: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	38,  // 237: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	41,  // 238: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	184, // 239: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	7,   // 240: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	9,   // 241: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	184, // 242: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	184, // 243: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	184, // 244: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	184, // 245: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	184, // 246: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	45,  // 247: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	184, // 248: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	184, // 249: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	184, // 250: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	48,  // 251: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	50,  // 252: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	184, // 253: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	184, // 254: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	43,  // 255: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	184, // 256: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	52,  // 257: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	54,  // 258: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	56,  // 259: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	58,  // 260: conductord.v1.LogbookService.GetCheckpoints:output_type -> conductord.v1.GetCheckpointsResponse
-	60,  // 261: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	184, // 262: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	63,  // 263: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	184, // 264: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	65,  // 265: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	67,  // 266: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	184, // 267: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	184, // 268: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	70,  // 269: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	72,  // 270: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	184, // 271: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	184, // 272: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	184, // 273: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	184, // 274: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	184, // 275: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	74,  // 276: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	184, // 277: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	184, // 278: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	76,  // 279: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	78,  // 280: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	80,  // 281: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	184, // 282: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	82,  // 283: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	85,  // 284: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	110, // 285: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	108, // 286: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	106, // 287: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	91,  // 288: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	88,  // 289: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	93,  // 290: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	96,  // 291: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	98,  // 292: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	100, // 293: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	102, // 294: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	104, // 295: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	118, // 296: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	120, // 297: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	122, // 298: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	114, // 299: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	205, // [205:300] is the sub-list for method output_type
-	110, // [110:205] is the sub-list for method input_type
+	165, // 132: conductord.v1.BoardService.Publish:input_type -> conductord.v1.PublishCommand
+	166, // 133: conductord.v1.BoardService.Decide:input_type -> conductord.v1.DecideCommand
+	166, // 134: conductord.v1.BoardService.Override:input_type -> conductord.v1.DecideCommand
+	0,   // 135: conductord.v1.BoardService.GetApproval:input_type -> conductord.v1.GetApprovalRequest
+	2,   // 136: conductord.v1.BoardService.ListApprovals:input_type -> conductord.v1.ListApprovalsRequest
+	167, // 137: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	168, // 138: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	163, // 139: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	163, // 140: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	35,  // 141: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	4,   // 142: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	37,  // 143: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	40,  // 144: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	169, // 145: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	6,   // 146: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	8,   // 147: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	170, // 148: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	171, // 149: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	169, // 150: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	169, // 151: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	169, // 152: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	44,  // 153: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	46,  // 154: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	172, // 155: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	173, // 156: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	47,  // 157: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	49,  // 158: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	174, // 159: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	174, // 160: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	42,  // 161: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	145, // 162: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	51,  // 163: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	53,  // 164: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	55,  // 165: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	57,  // 166: conductord.v1.LogbookService.GetCheckpoints:input_type -> conductord.v1.GetCheckpointsRequest
+	59,  // 167: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	175, // 168: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	62,  // 169: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	176, // 170: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	64,  // 171: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	66,  // 172: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	177, // 173: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	68,  // 174: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	69,  // 175: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	71,  // 176: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	178, // 177: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	179, // 178: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	180, // 179: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	181, // 180: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	182, // 181: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	73,  // 182: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	183, // 183: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	184, // 184: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	75,  // 185: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	77,  // 186: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	79,  // 187: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	153, // 188: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	81,  // 189: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	83,  // 190: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	109, // 191: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	107, // 192: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	105, // 193: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	90,  // 194: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	87,  // 195: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	92,  // 196: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	95,  // 197: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	97,  // 198: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	99,  // 199: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	101, // 200: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	103, // 201: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	116, // 202: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	119, // 203: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	121, // 204: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	113, // 205: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	11,  // 206: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	14,  // 207: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	16,  // 208: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	18,  // 209: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	20,  // 210: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	24,  // 211: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	27,  // 212: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	29,  // 213: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 214: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 215: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	185, // 216: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	34,  // 217: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	185, // 218: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	185, // 219: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	185, // 220: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	185, // 221: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	185, // 222: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	185, // 223: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	185, // 224: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	185, // 225: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	185, // 226: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	129, // 227: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	186, // 228: conductord.v1.BoardService.Publish:output_type -> conductord.v1.PublishResult
+	187, // 229: conductord.v1.BoardService.Decide:output_type -> conductord.v1.DecideResult
+	187, // 230: conductord.v1.BoardService.Override:output_type -> conductord.v1.DecideResult
+	1,   // 231: conductord.v1.BoardService.GetApproval:output_type -> conductord.v1.GetApprovalResponse
+	3,   // 232: conductord.v1.BoardService.ListApprovals:output_type -> conductord.v1.ListApprovalsResponse
+	185, // 233: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	188, // 234: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	185, // 235: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	185, // 236: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	36,  // 237: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	5,   // 238: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	38,  // 239: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	41,  // 240: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	185, // 241: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	7,   // 242: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	9,   // 243: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	185, // 244: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	185, // 245: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	185, // 246: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	185, // 247: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	185, // 248: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	45,  // 249: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	185, // 250: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	185, // 251: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	185, // 252: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	48,  // 253: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	50,  // 254: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	185, // 255: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	185, // 256: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	43,  // 257: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	185, // 258: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	52,  // 259: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	54,  // 260: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	56,  // 261: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	58,  // 262: conductord.v1.LogbookService.GetCheckpoints:output_type -> conductord.v1.GetCheckpointsResponse
+	60,  // 263: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	185, // 264: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	63,  // 265: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	185, // 266: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	65,  // 267: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	67,  // 268: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	185, // 269: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	185, // 270: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	70,  // 271: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	72,  // 272: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	185, // 273: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	185, // 274: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	185, // 275: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	185, // 276: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	185, // 277: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	74,  // 278: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	185, // 279: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	185, // 280: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	76,  // 281: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	78,  // 282: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	80,  // 283: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	185, // 284: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	82,  // 285: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	85,  // 286: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	110, // 287: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	108, // 288: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	106, // 289: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	91,  // 290: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	88,  // 291: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	93,  // 292: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	96,  // 293: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	98,  // 294: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	100, // 295: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	102, // 296: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	104, // 297: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	118, // 298: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	120, // 299: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	122, // 300: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	114, // 301: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	206, // [206:302] is the sub-list for method output_type
+	110, // [110:206] is the sub-list for method input_type
 	110, // [110:110] is the sub-list for extension type_name
 	110, // [110:110] is the sub-list for extension extendee
 	0,   // [0:110] is the sub-list for field type_name

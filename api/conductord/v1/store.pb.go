@@ -468,11 +468,14 @@ func (x *FlowBodyRow) GetOnFailure() string {
 	return ""
 }
 
-// WaitRow is a step that waits for a signal or an approval.
+// WaitRow is a step that waits for a signal, a publication or an approval.
 type WaitRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Signals       []string               `protobuf:"bytes,2,rep,name=signals,proto3" json:"signals,omitempty"` // names; none: an approval
+	Signals       []string               `protobuf:"bytes,2,rep,name=signals,proto3" json:"signals,omitempty"` // names; none: a publication or an approval
+	Board         string                 `protobuf:"bytes,3,opt,name=board,proto3" json:"board,omitempty"`     // only for a publication, also topic and key
+	Topic         string                 `protobuf:"bytes,4,opt,name=topic,proto3" json:"topic,omitempty"`
+	Key           string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,6 +524,141 @@ func (x *WaitRow) GetSignals() []string {
 	return nil
 }
 
+func (x *WaitRow) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *WaitRow) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *WaitRow) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// PublicationsRow counts the publications of a board.
+type PublicationsRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Published     uint64                 `protobuf:"varint,1,opt,name=published,proto3" json:"published,omitempty"` // number of the latest publication
+	Kept          uint32                 `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`           // kept publications
+	KeptBytes     uint64                 `protobuf:"varint,3,opt,name=kept_bytes,json=keptBytes,proto3" json:"kept_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublicationsRow) Reset() {
+	*x = PublicationsRow{}
+	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublicationsRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublicationsRow) ProtoMessage() {}
+
+func (x *PublicationsRow) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublicationsRow.ProtoReflect.Descriptor instead.
+func (*PublicationsRow) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PublicationsRow) GetPublished() uint64 {
+	if x != nil {
+		return x.Published
+	}
+	return 0
+}
+
+func (x *PublicationsRow) GetKept() uint32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *PublicationsRow) GetKeptBytes() uint64 {
+	if x != nil {
+		return x.KeptBytes
+	}
+	return 0
+}
+
+// PublicationRow is a kept publication.
+type PublicationRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Signal        *Signal                `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublicationRow) Reset() {
+	*x = PublicationRow{}
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublicationRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublicationRow) ProtoMessage() {}
+
+func (x *PublicationRow) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublicationRow.ProtoReflect.Descriptor instead.
+func (*PublicationRow) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PublicationRow) GetSignal() *Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
+func (x *PublicationRow) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 // ApprovalRow is a step that waits for an approval.
 type ApprovalRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -532,7 +670,7 @@ type ApprovalRow struct {
 
 func (x *ApprovalRow) Reset() {
 	*x = ApprovalRow{}
-	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	mi := &file_conductord_v1_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +682,7 @@ func (x *ApprovalRow) String() string {
 func (*ApprovalRow) ProtoMessage() {}
 
 func (x *ApprovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	mi := &file_conductord_v1_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +695,7 @@ func (x *ApprovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRow.ProtoReflect.Descriptor instead.
 func (*ApprovalRow) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ApprovalRow) GetStep() string {
@@ -584,7 +722,7 @@ type CheckpointRow struct {
 
 func (x *CheckpointRow) Reset() {
 	*x = CheckpointRow{}
-	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	mi := &file_conductord_v1_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +734,7 @@ func (x *CheckpointRow) String() string {
 func (*CheckpointRow) ProtoMessage() {}
 
 func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	mi := &file_conductord_v1_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +747,7 @@ func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
 func (*CheckpointRow) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CheckpointRow) GetValue() *Value {
@@ -633,7 +771,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_conductord_v1_store_proto_msgTypes[7]
+	mi := &file_conductord_v1_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +783,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[7]
+	mi := &file_conductord_v1_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +796,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BoardRow) GetCreatedAt() *timestamppb.Timestamp {
@@ -715,7 +853,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_conductord_v1_store_proto_msgTypes[8]
+	mi := &file_conductord_v1_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +865,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[8]
+	mi := &file_conductord_v1_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +878,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Counters) GetJobs() []uint64 {
@@ -816,7 +954,7 @@ type CountersRate struct {
 
 func (x *CountersRate) Reset() {
 	*x = CountersRate{}
-	mi := &file_conductord_v1_store_proto_msgTypes[9]
+	mi := &file_conductord_v1_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +966,7 @@ func (x *CountersRate) String() string {
 func (*CountersRate) ProtoMessage() {}
 
 func (x *CountersRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[9]
+	mi := &file_conductord_v1_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +979,7 @@ func (x *CountersRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountersRate.ProtoReflect.Descriptor instead.
 func (*CountersRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CountersRate) GetSlot() int64 {
@@ -916,10 +1054,21 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\atargets\x18\x05 \x03(\tR\atargets\x12\x1b\n" +
 	"\ton_change\x18\x06 \x01(\tR\bonChange\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"=\n" +
+	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"{\n" +
 	"\aWaitRow\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x18\n" +
-	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\"`\n" +
+	"\asignals\x18\x02 \x03(\tR\asignals\x12\x14\n" +
+	"\x05board\x18\x03 \x01(\tR\x05board\x12\x14\n" +
+	"\x05topic\x18\x04 \x01(\tR\x05topic\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key:\x04\xf8\x9d&\x01\"h\n" +
+	"\x0fPublicationsRow\x12\x1c\n" +
+	"\tpublished\x18\x01 \x01(\x04R\tpublished\x12\x12\n" +
+	"\x04kept\x18\x02 \x01(\rR\x04kept\x12\x1d\n" +
+	"\n" +
+	"kept_bytes\x18\x03 \x01(\x04R\tkeptBytes:\x04\xf8\x9d&\x01\"w\n" +
+	"\x0ePublicationRow\x12-\n" +
+	"\x06signal\x18\x01 \x01(\v2\x15.conductord.v1.SignalR\x06signal\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until:\x04\xf8\x9d&\x01\"`\n" +
 	"\vApprovalRow\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x127\n" +
 	"\tremind_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bremindAt:\x04\xf8\x9d&\x01\"A\n" +
@@ -958,56 +1107,61 @@ func file_conductord_v1_store_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_store_proto_rawDescData
 }
 
-var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_conductord_v1_store_proto_goTypes = []any{
 	(*JobRow)(nil),                // 0: conductord.v1.JobRow
 	(*PostingRow)(nil),            // 1: conductord.v1.PostingRow
 	(*FlowRow)(nil),               // 2: conductord.v1.FlowRow
 	(*FlowBodyRow)(nil),           // 3: conductord.v1.FlowBodyRow
 	(*WaitRow)(nil),               // 4: conductord.v1.WaitRow
-	(*ApprovalRow)(nil),           // 5: conductord.v1.ApprovalRow
-	(*CheckpointRow)(nil),         // 6: conductord.v1.CheckpointRow
-	(*BoardRow)(nil),              // 7: conductord.v1.BoardRow
-	(*Counters)(nil),              // 8: conductord.v1.Counters
-	(*CountersRate)(nil),          // 9: conductord.v1.CountersRate
-	(*Job)(nil),                   // 10: conductord.v1.Job
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*Value)(nil),                 // 12: conductord.v1.Value
-	(*NamedValue)(nil),            // 13: conductord.v1.NamedValue
-	(*Token)(nil),                 // 14: conductord.v1.Token
-	(*Failure)(nil),               // 15: conductord.v1.Failure
-	(*BoardLimits)(nil),           // 16: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 17: conductord.v1.BoardPause
-	(*BoardAgeing)(nil),           // 18: conductord.v1.BoardAgeing
+	(*PublicationsRow)(nil),       // 5: conductord.v1.PublicationsRow
+	(*PublicationRow)(nil),        // 6: conductord.v1.PublicationRow
+	(*ApprovalRow)(nil),           // 7: conductord.v1.ApprovalRow
+	(*CheckpointRow)(nil),         // 8: conductord.v1.CheckpointRow
+	(*BoardRow)(nil),              // 9: conductord.v1.BoardRow
+	(*Counters)(nil),              // 10: conductord.v1.Counters
+	(*CountersRate)(nil),          // 11: conductord.v1.CountersRate
+	(*Job)(nil),                   // 12: conductord.v1.Job
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*Value)(nil),                 // 14: conductord.v1.Value
+	(*NamedValue)(nil),            // 15: conductord.v1.NamedValue
+	(*Token)(nil),                 // 16: conductord.v1.Token
+	(*Failure)(nil),               // 17: conductord.v1.Failure
+	(*Signal)(nil),                // 18: conductord.v1.Signal
+	(*BoardLimits)(nil),           // 19: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 20: conductord.v1.BoardPause
+	(*BoardAgeing)(nil),           // 21: conductord.v1.BoardAgeing
 }
 var file_conductord_v1_store_proto_depIdxs = []int32{
-	10, // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
-	11, // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
-	12, // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
-	13, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.NamedValue
-	11, // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
-	11, // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
-	14, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
-	14, // 7: conductord.v1.FlowRow.ended_token:type_name -> conductord.v1.Token
-	14, // 8: conductord.v1.FlowRow.begun_token:type_name -> conductord.v1.Token
-	14, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
-	12, // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
-	13, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
-	13, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
-	15, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
-	11, // 14: conductord.v1.ApprovalRow.remind_at:type_name -> google.protobuf.Timestamp
-	12, // 15: conductord.v1.CheckpointRow.value:type_name -> conductord.v1.Value
-	11, // 16: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
-	16, // 17: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
-	17, // 18: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
-	18, // 19: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
-	9,  // 20: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
-	9,  // 21: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	12, // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
+	13, // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
+	14, // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
+	15, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.NamedValue
+	13, // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
+	13, // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
+	16, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
+	16, // 7: conductord.v1.FlowRow.ended_token:type_name -> conductord.v1.Token
+	16, // 8: conductord.v1.FlowRow.begun_token:type_name -> conductord.v1.Token
+	16, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
+	14, // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
+	15, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
+	15, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
+	17, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
+	18, // 14: conductord.v1.PublicationRow.signal:type_name -> conductord.v1.Signal
+	13, // 15: conductord.v1.PublicationRow.until:type_name -> google.protobuf.Timestamp
+	13, // 16: conductord.v1.ApprovalRow.remind_at:type_name -> google.protobuf.Timestamp
+	14, // 17: conductord.v1.CheckpointRow.value:type_name -> conductord.v1.Value
+	13, // 18: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
+	19, // 19: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
+	20, // 20: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
+	21, // 21: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
+	11, // 22: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
+	11, // 23: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_store_proto_init() }
@@ -1024,7 +1178,7 @@ func file_conductord_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_store_proto_rawDesc), len(file_conductord_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2190,6 +2190,8 @@ type Wait struct {
 	Number        uint64    `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	Signal        *Signal   `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"`     // the taken signal; without its data in an attempt that has ended
 	Approval      *Approval `protobuf:"bytes,6,opt,name=approval,proto3" json:"approval,omitempty"` // the step waits, or has waited, for an approval
+	Topic         string    `protobuf:"bytes,7,opt,name=topic,proto3" json:"topic,omitempty"`       // instead of signals: the topic of the awaited publication
+	Key           string    `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`           // the key of the awaited publication
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2264,6 +2266,20 @@ func (x *Wait) GetApproval() *Approval {
 		return x.Approval
 	}
 	return nil
+}
+
+func (x *Wait) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *Wait) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // Approval is a question to people.
@@ -7051,14 +7067,16 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04data\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\x04data\x12\x1c\n" +
 	"\x06reject\x18\x04 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x14\n" +
 	"\x02by\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12*\n" +
-	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\b\xf8\x9d&\x01\x92\x9e&\x00\"\x8c\x02\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\b\xf8\x9d&\x01\x92\x9e&\x00\"\xc0\x02\n" +
 	"\x04Wait\x12\x1e\n" +
 	"\asignals\x18\x01 \x03(\tB\x04\xe8\x9d&\x01R\asignals\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x12-\n" +
 	"\x06signal\x18\x05 \x01(\v2\x15.conductord.v1.SignalR\x06signal\x123\n" +
-	"\bapproval\x18\x06 \x01(\v2\x17.conductord.v1.ApprovalR\bapproval:\x04\xf8\x9d&\x01\"\xaa\x02\n" +
+	"\bapproval\x18\x06 \x01(\v2\x17.conductord.v1.ApprovalR\bapproval\x12\x1a\n" +
+	"\x05topic\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05topic\x12\x16\n" +
+	"\x03key\x18\b \x01(\tB\x04\xe8\x9d&\x01R\x03key:\x04\xf8\x9d&\x01\"\xaa\x02\n" +
 	"\bApproval\x12\x18\n" +
 	"\x04text\x18\x01 \x01(\tB\x04\xe8\x9d&\x02R\x04text\x12'\n" +
 	"\x04need\x18\x02 \x03(\v2\x13.conductord.v1.NeedR\x04need\x12\x12\n" +

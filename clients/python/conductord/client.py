@@ -196,6 +196,22 @@ class Client:
             fields["reject"] = reject
         return self.call("BoardService/Signal", fields)
 
+    def publish(self, topic: str, key: str, data: Any = None, id: Optional[str] = None, to: str = "one", keep: str = "",
+                reject: str = "", board: Optional[str] = None) -> Dict[str, Any]:
+        """Publish to the steps that wait for a topic and a key: to ``one`` step or to ``all``.
+
+        The answer is ``{"answer": "taken", "waits": 1}`` if steps have taken the publication. With ``keep``, such as ``"3600s"``, the board
+        keeps it for the next wait, and the answer is ``kept``. Otherwise ``NotFound`` with the code ``nobody_waits``: nothing happened.
+        A repeat with the same ``topic``, ``key`` and ``id`` changes nothing.
+        """
+        fields: Dict[str, Any] = {"topic": topic, "key": key, "id": id or new_id(), "to": to, "by": _user()}
+        if board or self.board:
+            fields["board"] = str(board or self.board)
+        for name, value in (("data", data), ("keep", keep or None), ("reject", reject or None)):
+            if value is not None:
+                fields[name] = value
+        return self.call("BoardService/Publish", fields)
+
     def decide(
         self, job: str, step: str = "", kind: str = "approve", reason: str = "", answers: Any = None, id: Optional[str] = None, by: str = "",
     ) -> Dict[str, Any]:

@@ -172,6 +172,18 @@ class Signals(unittest.TestCase):
         client.signal_key("order 7", "paid", board="other")
         self.assertEqual([(r["key"], r["board"], "job" in r) for r in sent], [("order 7", "mail", False), ("order 7", "other", False)])
 
+    def test_publish(self):
+        client, sent = Client(board="mail"), []
+        client.call = lambda method, request, **how: sent.append((method, request)) or {"answer": "taken", "waits": 1}
+        self.assertEqual(client.publish("payments", "17", {"amount": 7}, id="evt_17", keep="60s")["waits"], 1)
+        client.publish("payments", "17", to="all", board="other")
+        (method, kept), (_, plain) = sent
+        self.assertEqual(method, "BoardService/Publish")
+        self.assertEqual({**kept, "by": ""}, {
+            "topic": "payments", "key": "17", "id": "evt_17", "to": "one", "by": "", "board": "mail", "data": {"amount": 7}, "keep": "60s"})
+        self.assertEqual((plain["to"], plain["board"], "keep" in plain, "data" in plain), ("all", "other", False, False))
+        self.assertTrue(plain["id"])
+
     def test_with_a_posting(self):
         client, sent = Client(), []
         answer = {"posted": [{"job": {"id": "j", "state": "claimable"}, "existed": True, "signal": {"answer": "taken", "job": "j"}}]}

@@ -183,6 +183,19 @@ export class Client {
 	}
 
 	/**
+	 * Publishes to the steps that wait for a topic and a key: to `one` step (default) or to `all`. With `keep`, such as `3600s`, the board keeps
+	 * the publication for the next wait if no step waits. Otherwise the call fails with `nobody_waits`, and nothing happened. A repeat with the
+	 * same topic, key and `id` changes nothing.
+	 */
+	async publish(
+		topic: string, key: string,
+		publication: { board?: string; data?: Json; id?: string; to?: "one" | "all"; keep?: string; reject?: string; by?: string } = {}, options: CallOptions = {},
+	): Promise<{ answer: "taken" | "kept" | "repeated"; first?: "taken" | "kept"; waits?: number }> {
+		const board = this.#board === undefined ? {} : { board: this.#board };
+		return this.call("BoardService/Publish", { topic, key, id: newID(), ...board, ...publication }, { ...options, name: `publish to topic ${topic}` });
+	}
+
+	/**
 	 * Approves or rejects the approval of a step, or withdraws your approval. Without a step, it decides the one open approval of the job. A
 	 * rejection needs a reason. The answer has the outcome, or the missing needs. A repeat with the same `id` changes nothing.
 	 */

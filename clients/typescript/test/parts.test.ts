@@ -152,6 +152,22 @@ test("a signal has an id, which the caller can set", async () => {
 	assert.match(bodies[1]!.id, /^[0-9a-f-]{36}$/);
 });
 
+test("a publication has its fields, and an id", async () => {
+	const sent: { url: string; body: { id?: string } }[] = [];
+	const listen: RequestListener = async (request, response) => {
+		sent.push({ url: request.url ?? "", body: JSON.parse(Buffer.concat(await request.toArray()).toString()) });
+		response.end(JSON.stringify({ answer: "taken", waits: 2 }));
+	};
+	await against([listen], 5_000, async (client) => {
+		assert.deepEqual(await client.publish("payments", "17", { data: 7, id: "evt_17", to: "all" }), { answer: "taken", waits: 2 });
+		await client.publish("payments", "17", { board: "mail", keep: "60s" });
+	});
+	assert.match(sent[0]!.url, /BoardService\/Publish$/);
+	assert.deepEqual(sent[0]!.body, { topic: "payments", key: "17", data: 7, id: "evt_17", to: "all" } as object);
+	assert.deepEqual({ ...sent[1]!.body, id: "" }, { topic: "payments", key: "17", board: "mail", keep: "60s", id: "" } as object);
+	assert.match(sent[1]!.body.id!, /^[0-9a-f-]{36}$/);
+});
+
 test("a decision has its fields, and an id", async () => {
 	const sent: { call: string; body: { id?: string; kind?: string } }[] = [];
 	const listen: RequestListener = async (request, response) => {

@@ -22,7 +22,7 @@ import (
 // Of gives a program its commands.
 func Of(p *cli.Program) *cli.Program {
 	p.Commands = append([]*cobra.Command{
-		board.Command(p), job.Command(p), job.TrashCommand(p), job.BulkCommand(p), job.ClaimCommand(p), job.ApprovalCommand(p), job.EventsCommand(p),
+		board.Command(p), job.Command(p), job.TrashCommand(p), job.BulkCommand(p), job.ClaimCommand(p), job.ApprovalCommand(p), job.SignalCommand(p), job.EventsCommand(p),
 		flow.Command(p), flow.BookCommand(p), schedule.Command(p), conductor.SessionCommand(p), conductor.DrainCommand(p),
 		cluster.TopologyCommand(p), bench.Command(p),
 		access.Command(p), access.TokenCommand(p), access.QuotaCommand(p), access.AuditCommand(p), access.CertCommand(p), access.ValueKeyCommand(p),

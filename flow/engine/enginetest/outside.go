@@ -20,6 +20,8 @@ import (
 type message struct {
 	after    time.Duration // the start of the wait
 	signal   *logbook.Signal
+	topic    string // of a publication; its signal has the same name
+	key      string
 	step     string
 	decision *logbook.Decision
 	err      error // the message cannot be made
@@ -32,6 +34,13 @@ type message struct {
 func Signal(name string, data any) Option {
 	encoded, err := json.Marshal(data)
 	return send(message{signal: &logbook.Signal{Name: name, Data: encoded}, err: err})
+}
+
+// Publish publishes to a topic and a key when a step waits for them. Several publications go to the waits in order. The
+// data are encoded as JSON.
+func Publish(topic, key string, data any) Option {
+	encoded, err := json.Marshal(data)
+	return send(message{signal: &logbook.Signal{Name: topic, Data: encoded}, topic: topic, key: key, err: err})
 }
 
 // RejectSignal sends a rejection instead of a signal, so that the wait fails.
@@ -78,6 +87,7 @@ type outside struct {
 	seen    map[string]bool // waits: step and attempt
 	open    []openWait      // in the order of their starts; some have ended
 	signals []string        // for which steps waited, for errors
+	topics  []string        // also with their keys
 	steps   []string        // that waited for an approval
 	refused []error
 	timers  []*time.Timer
@@ -90,6 +100,9 @@ type openWait struct {
 
 // takes reports whether a wait is one for a message.
 func (w *openWait) takes(m *message) bool {
+	if m.topic != "" {
+		return w.wait.TakesFrom(m.topic, m.key)
+	}
 	if m.signal != nil {
 		return w.wait.Takes(m.signal.Name)
 	}
@@ -139,6 +152,9 @@ func (o *outside) follow(update *logbook.Update) {
 				o.steps = append(o.steps, change.Name)
 			}
 			o.signals = append(o.signals, attempt.Wait.Signals...)
+			if attempt.Wait.Topic != "" {
+				o.topics = append(o.topics, place(attempt.Wait.Topic, attempt.Wait.Key))
+			}
 			o.meetLocked(openWait{change.Name, attempt.Wait})
 		}
 	}
@@ -251,11 +267,17 @@ func (m *message) decide(atom *logbook.AtomDetail) (err error) {
 
 // String names the message in errors.
 func (m *message) String() string {
+	if m.topic != "" {
+		return "the publication to " + place(m.topic, m.key)
+	}
 	if m.signal != nil {
 		return fmt.Sprintf("signal %q", m.signal.Name)
 	}
 	return fmt.Sprintf("the decision %s by %s of step %q", m.decision.Kind, m.decision.By, m.step)
 }
+
+// place names a topic and a key.
+func place(topic, key string) string { return fmt.Sprintf("topic %s, key %s", topic, key) }
 
 // faults returns an error for each refused message and each message that no step took.
 func (o *outside) faults() []error {
@@ -263,7 +285,9 @@ func (o *outside) faults() []error {
 	defer o.mu.Unlock()
 	faults := slices.Clone(o.refused)
 	for _, m := range o.unsent {
-		if m.signal != nil {
+		if m.topic != "" {
+			faults = append(faults, fmt.Errorf("%s was not taken: %s", m, waited("no step waited for it", "topics", o.topics, place(m.topic, m.key))))
+		} else if m.signal != nil {
 			faults = append(faults, fmt.Errorf("%s was not taken: %s", m, waited("no step waited for it", "signals", o.signals, m.signal.Name)))
 		} else {
 			faults = append(faults, fmt.Errorf("%s was not made: %s", m, waited("the step asked for no approval", "approvals", o.steps, m.step)))

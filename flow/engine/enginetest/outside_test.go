@@ -42,6 +42,10 @@ func TestMessages(t *testing.T) {
 		took    time.Duration
 		fault   string // a part of it; empty: none
 	}{
+		{"a publication", flow.Linear("f", flow.Topic[int]("paid", "payments", "order-7", flow.Provides("amount")), flow.Sleep("rest", time.Hour)),
+			[]enginetest.Option{enginetest.Publish("payments", "order-7", 7)}, logbook.FlowSuccess, time.Hour, ""},
+		{"a publication with another key", flow.Linear("f", flow.Topic[int]("paid", "payments", "7", flow.WaitFor(time.Hour))),
+			[]enginetest.Option{enginetest.Publish("payments", "8", 7)}, logbook.FlowReverted, time.Hour, "the publication to topic payments, key 8 was not taken: no step waited for it; the topics of the run were topic payments, key 7"},
 		{"a signal", flow.Linear("f", paid(), flow.Sleep("rest", time.Hour)), []enginetest.Option{enginetest.Signal("paid", 7)}, logbook.FlowSuccess, time.Hour, ""},
 		{"a late signal", flow.Linear("f", paid(flow.WaitFor(2*time.Hour))), []enginetest.Option{enginetest.After(time.Hour, enginetest.Signal("paid", 7))}, logbook.FlowSuccess, time.Hour, ""},
 		{"a signal for the next attempt", flow.Linear("f", paid(flow.WaitFor(time.Hour), flow.Retry(backoff))), []enginetest.Option{enginetest.After(90*time.Minute, enginetest.Signal("paid", 7))}, logbook.FlowSuccess, 90 * time.Minute, ""},
@@ -88,4 +92,12 @@ func TestMessages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPublicationsWithArguments: the key of a topic contains an argument. The results are the same after each crash.
+func TestPublicationsWithArguments(t *testing.T) {
+	build := func() *flow.Flow {
+		return flow.Linear("f", flow.Topic[int]("paid", "payments", "order-{order}", flow.Provides("amount"), flow.Requires("order")))
+	}
+	enginetest.CrashEverywhere(t, build, logbook.Values{"order": json.RawMessage("7")}, enginetest.Publish("payments", "order-7", 9))
 }

@@ -99,6 +99,8 @@ const (
 	BoardServiceRetryNowProcedure = "/conductord.v1.BoardService/RetryNow"
 	// BoardServiceSignalProcedure is the fully-qualified name of the BoardService's Signal RPC.
 	BoardServiceSignalProcedure = "/conductord.v1.BoardService/Signal"
+	// BoardServicePublishProcedure is the fully-qualified name of the BoardService's Publish RPC.
+	BoardServicePublishProcedure = "/conductord.v1.BoardService/Publish"
 	// BoardServiceDecideProcedure is the fully-qualified name of the BoardService's Decide RPC.
 	BoardServiceDecideProcedure = "/conductord.v1.BoardService/Decide"
 	// BoardServiceOverrideProcedure is the fully-qualified name of the BoardService's Override RPC.
@@ -318,6 +320,8 @@ type BoardServiceClient interface {
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
 	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)
+	// Publish gives a signal to the steps that wait for a topic and a key.
+	Publish(context.Context, *connect.Request[v1.PublishCommand]) (*connect.Response[v1.PublishResult], error)
 	// Decide approves or rejects the approval of a step, or withdraws the caller's approval.
 	Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
 	// Override approves or rejects the approval of a step alone, whatever the approval needs.
@@ -502,6 +506,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Signal")),
 			connect.WithClientOptions(opts...),
 		),
+		publish: connect.NewClient[v1.PublishCommand, v1.PublishResult](
+			httpClient,
+			baseURL+BoardServicePublishProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Publish")),
+			connect.WithClientOptions(opts...),
+		),
 		decide: connect.NewClient[v1.DecideCommand, v1.DecideResult](
 			httpClient,
 			baseURL+BoardServiceDecideProcedure,
@@ -649,6 +659,7 @@ type boardServiceClient struct {
 	unreserve     *connect.Client[v1.JobCommand, v1.Done]
 	retryNow      *connect.Client[v1.JobCommand, v1.Done]
 	signal        *connect.Client[v1.SignalCommand, v1.SignalResult]
+	publish       *connect.Client[v1.PublishCommand, v1.PublishResult]
 	decide        *connect.Client[v1.DecideCommand, v1.DecideResult]
 	override      *connect.Client[v1.DecideCommand, v1.DecideResult]
 	getApproval   *connect.Client[v1.GetApprovalRequest, v1.GetApprovalResponse]
@@ -779,6 +790,11 @@ func (c *boardServiceClient) RetryNow(ctx context.Context, req *connect.Request[
 // Signal calls conductord.v1.BoardService.Signal.
 func (c *boardServiceClient) Signal(ctx context.Context, req *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error) {
 	return c.signal.CallUnary(ctx, req)
+}
+
+// Publish calls conductord.v1.BoardService.Publish.
+func (c *boardServiceClient) Publish(ctx context.Context, req *connect.Request[v1.PublishCommand]) (*connect.Response[v1.PublishResult], error) {
+	return c.publish.CallUnary(ctx, req)
 }
 
 // Decide calls conductord.v1.BoardService.Decide.
@@ -922,6 +938,8 @@ type BoardServiceHandler interface {
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
 	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)
+	// Publish gives a signal to the steps that wait for a topic and a key.
+	Publish(context.Context, *connect.Request[v1.PublishCommand]) (*connect.Response[v1.PublishResult], error)
 	// Decide approves or rejects the approval of a step, or withdraws the caller's approval.
 	Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
 	// Override approves or rejects the approval of a step alone, whatever the approval needs.
@@ -1102,6 +1120,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Signal")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServicePublishHandler := connect.NewUnaryHandler(
+		BoardServicePublishProcedure,
+		svc.Publish,
+		connect.WithSchema(boardServiceMethods.ByName("Publish")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceDecideHandler := connect.NewUnaryHandler(
 		BoardServiceDecideProcedure,
 		svc.Decide,
@@ -1268,6 +1292,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceRetryNowHandler.ServeHTTP(w, r)
 		case BoardServiceSignalProcedure:
 			boardServiceSignalHandler.ServeHTTP(w, r)
+		case BoardServicePublishProcedure:
+			boardServicePublishHandler.ServeHTTP(w, r)
 		case BoardServiceDecideProcedure:
 			boardServiceDecideHandler.ServeHTTP(w, r)
 		case BoardServiceOverrideProcedure:
@@ -1403,6 +1429,10 @@ func (UnimplementedBoardServiceHandler) RetryNow(context.Context, *connect.Reque
 
 func (UnimplementedBoardServiceHandler) Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Signal is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Publish(context.Context, *connect.Request[v1.PublishCommand]) (*connect.Response[v1.PublishResult], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Publish is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error) {
