@@ -1,0 +1,58 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+)
+
+// publication makes a publication to topic pay with key 7.
+func publication(id, to string, keep time.Duration) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Publish{Publish: &v1.PublishCommand{Topic: "pay", Key: "7", Id: id, To: to, Keep: lasting(keep)}}}
+}
+
+// subscribed lets a step of a new job wait for topic pay with key 7.
+func (r *rig) subscribed(job string) {
+	r.Helper()
+	attempt := executing(1)
+	attempt.Asked = 1
+	attempt.Wait = &v1.Wait{Topic: "pay", Key: "7", Since: timestamppb.New(start), Until: timestamppb.New(start.Add(1_000 * time.Hour))}
+	r.ok(updateFlow(update("flow of "+job, r.claimed("worker", flowPosting(job)), 1, "running", task("pay", "pending", attempt))))
+}
+
+// TestKeptPublicationsExpire: a board removes a kept publication at its end, also after a restore. Later waits do not
+// get it, and repeats are still known.
+func TestKeptPublicationsExpire(t *testing.T) {
+	first := newRig(t)
+	first.ok(open("worker"))
+	for hours := range 3 {
+		first.ok(publication(fmt.Sprint(hours+1), "one", time.Duration(hours+1)*time.Hour))
+	}
+	if due := first.NextDue(); !due.Equal(start.Add(time.Hour)) {
+		t.Errorf("the first timer is due at %s", due)
+	}
+	r := newRig(t)
+	if err := r.Restore(bytes.NewReader(snapshot(t, first.Machine))); err != nil {
+		t.Fatal(err)
+	}
+	r.index = first.index
+	r.ok(beginLeadership())
+	r.wakeAt(2, r.index)
+	if due := r.NextDue(); !due.Equal(start.Add(3 * time.Hour)) {
+		t.Errorf("the next timer is due at %s", due)
+	}
+	if answer := r.ok(publication("1", "one", 0)).GetPublish(); answer.First != "kept" {
+		t.Errorf("the repeat: %v", answer)
+	}
+	r.subscribed("a") // takes the third
+	r.refused(publication("4", "all", 0), "nobody_waits")
+	r.subscribed("b") // finds none
+	if answer := r.ok(publication("4", "all", 0)).GetPublish(); answer.Waits != 1 {
+		t.Errorf("the answer is %v", answer)
+	}
+}
