@@ -83,6 +83,9 @@ func (c *census) checkWaitRow(key, value []byte) error {
 // checkSubscription requires the open wait of a subscription.
 func (c *census) checkSubscription(key, step []byte) error {
 	flow := flowOfSubscription(key)
+	if c.isGarbage(flow) {
+		return nil
+	}
 	atom := decodeAtom(c.get(tableAtom, atomKey(flow, string(step))))
 	wait := waitKey(flow, atom.waited, atom.number)
 	if value := c.get(tableWait, wait); value == nil || !bytes.Equal(subscriptionOf(wait, value), key) {

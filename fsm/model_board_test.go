@@ -85,6 +85,7 @@ func (m *model) deleteBoard(name string) error {
 		return jobs.ErrConflict
 	}
 	delete(m.boards, name)
+	m.forgetPublications(name)
 	return nil
 }
 

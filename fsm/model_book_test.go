@@ -29,6 +29,7 @@ type modelFlow struct {
 
 	changed []string          // atoms of the latest update
 	waited  map[string]uint64 // numbers of the open waits, by atom
+	boards  map[string]string // boards of the waits for a topic, by atom
 	last    *modelJob         // its last job, which may be removed already; nil: it never had one
 }
 

@@ -13,13 +13,15 @@ import (
 // modelSignal is an unread signal of a job.
 type modelSignal struct{ id, name string }
 
-// hears applies a signal, or a decision about an approval.
+// hears applies a signal, a publication, or a decision about an approval.
 func (m *model) hears(c *v1.Command) (string, error) {
 	switch kind := c.Kind.(type) {
 	case *v1.Command_Decide:
 		return "", m.decide(kind.Decide)
 	case *v1.Command_Override:
 		return "", m.decide(kind.Override)
+	case *v1.Command_Publish:
+		return m.publish(kind.Publish)
 	}
 	return m.signal(c.GetSignal())
 }
@@ -114,6 +116,7 @@ func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) error {
 			attempt.Wait = stored
 		default:
 			joined := *attempt.Wait
+			joined.Topic, joined.Key = stored.Topic, stored.Key
 			if joined.Number = stored.Number; joined.Signal == nil {
 				joined.Signal = stored.Signal
 			}
@@ -130,7 +133,7 @@ func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) error {
 func (m *model) adopt(flow, after *modelFlow) {
 	*flow = *after
 	if flow.waited == nil {
-		flow.waited = map[string]uint64{}
+		flow.waited, flow.boards = map[string]uint64{}, map[string]string{}
 	}
 	for _, name := range flow.changed {
 		atom, _ := flow.Atom(name)
@@ -155,6 +158,8 @@ func (m *model) adopt(flow, after *modelFlow) {
 				j.unread = slices.Delete(j.unread, at, at+1)
 				j.UnreadSignals--
 				m.hurry(j)
+			} else {
+				m.subscribe(flow, atom, j)
 			}
 		}
 	}

@@ -54,6 +54,9 @@ type model struct {
 	schedules map[schedules.Ref]*modelSchedule
 	vacated   []*modelSchedule // schedules whose last unfinished job the current command has finished
 
+	published map[[4]string]string // first answers to publications: by board, topic, key and id
+	kept      []modelKept          // in order
+
 	keyed  map[[3]string]string     // job that received a signal by key: by board, key and id
 	ended  map[string]bool          // ended sessions
 	tokens map[string]logbook.Token // the last token of each job and flow, and of each intervention in a flow
@@ -127,7 +130,7 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.unreserve(kind.Unreserve)
 	case *v1.Command_RetryNow:
 		err = m.retryNow(kind.RetryNow)
-	case *v1.Command_Signal, *v1.Command_Decide, *v1.Command_Override:
+	case *v1.Command_Signal, *v1.Command_Publish, *v1.Command_Decide, *v1.Command_Override:
 		said, err = m.hears(c)
 	case *v1.Command_Suspend:
 		err = m.suspend(kind.Suspend)
@@ -951,7 +954,8 @@ func (m *model) wake(c *v1.WakeDueCommand) (string, error) {
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimable, time.Time{}, time.Time{}, m.now
 		m.reserve(j)
 	}
-	return count(len(late)+len(due), more), nil
+	expired, moreKept := m.expireKept(most - len(due))
+	return count(len(late)+len(due)+expired, more || moreKept), nil
 }
 
 func count(done int, more bool) string { return fmt.Sprint(done, " jobs, more: ", more) }

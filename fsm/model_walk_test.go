@@ -114,6 +114,8 @@ func answerText(result *v1.Result) string {
 		return count(int(kind.Count.Done), kind.Count.More)
 	case *v1.Result_Signal:
 		return kind.Signal.Answer
+	case *v1.Result_Publish:
+		return strings.TrimSpace(fmt.Sprint(kind.Publish.Answer, " ", kind.Publish.First)) + fmt.Sprint(" by ", kind.Publish.Waits)
 	case *v1.Result_Intervene:
 		return kind.Intervene.Job
 	case *v1.Result_Schedule:
@@ -190,6 +192,9 @@ func (c *coverage) answer(name string, result *v1.Result) {
 	c.answers[strings.TrimSpace(name+" "+result.GetError().GetCode())]++
 	if signalled := result.GetSignal(); signalled != nil {
 		c.answers["signal "+signalled.Answer]++
+	}
+	if published := result.GetPublish(); published != nil {
+		c.answers[fmt.Sprint("publish ", published.Answer, " by ", min(published.Waits, 2))]++
 	}
 	for _, posted := range result.GetPost().GetPosted() {
 		c.answers[verdict("posting", posted.Existed, posted.Signal.GetAnswer(), posted.Error)]++
@@ -651,7 +656,7 @@ var (
 		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",
 		"pause_board", "pause_board not_found", "pause_schedule", "posting invalid", "posting not_found", "posting over_limit", "register", "register session_expired",
 		"resume_board", "resume_board not_found", "resume_schedule", "run_schedule", "save_book", "save_book conflict", "save_schedule",
-		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal taken", "signal kept", "signal repeated", "signal job_over", "signal not_found", "decide conflict", "decide not_found", "override conflict", "override not_found", "sweep", "trash", "trash fenced",
+		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal taken", "signal kept", "signal repeated", "signal job_over", "signal not_found", "publish taken by 1", "publish taken by 2", "publish kept by 0", "publish repeated by 0", "publish repeated by 1", "publish nobody_waits", "publish not_found", "decide conflict", "decide not_found", "override conflict", "override not_found", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow signalled", "update_flow fenced", "update_flow not_found", "wake_due",
 	}
 	wantedSlots = []string{

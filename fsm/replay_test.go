@@ -204,6 +204,9 @@ func (a *author) ending() *v1.Command {
 func (a *author) order() *v1.Command {
 	job := a.held()
 	o := &v1.JobCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
+	if a.draw("publishes", 1) == 0 {
+		return a.publication()
+	}
 	switch a.draw("order", 11) {
 	case 10:
 		return &v1.Command{Kind: &v1.Command_Override{Override: &v1.DecideCommand{Job: o.Job, Id: a.oneOf("decision id", "a", "b"), Kind: "approve", By: "ann", Reason: "outage"}}}
@@ -230,6 +233,16 @@ func (a *author) order() *v1.Command {
 	}
 	o.Revert = a.draw("revert", 1) == 0
 	return cancel(o)
+}
+
+// publication draws a publication, usually to a topic for which steps wait.
+func (a *author) publication() *v1.Command {
+	p := &v1.PublishCommand{Board: a.oneOf("board", "", "", "other"), Topic: "pay", Key: a.oneOf("topic key", "7", "7", "8"), To: a.oneOf("reaches", "", "all"),
+		Id: a.oneOf("publication", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l")}
+	if p.To == "" && a.draw("keep", 1) == 0 {
+		p.Keep = lasting(time.Duration(1+a.draw("kept for", 20)) * time.Second)
+	}
+	return &v1.Command{Kind: &v1.Command_Publish{Publish: p}}
 }
 
 // change draws a change of any job.
@@ -389,6 +402,8 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		attempt.Wait = &v1.Wait{Signals: []string{"paid"}, Since: timestamppb.New(start), Until: timestamppb.New(start.Add(time.Hour))}
 		if a.draw("two names", 1) == 0 {
 			attempt.Wait.Signals = []string{"sent", "paid"}
+		} else if a.draw("topic", 1) == 0 {
+			attempt.Wait.Signals, attempt.Wait.Topic, attempt.Wait.Key = nil, "pay", a.oneOf("topic key", "7", "7", "8")
 		}
 	case 1:
 		if atom, ok := flow.Atom(name); ok && len(atom.Attempts) > 0 && atom.Attempts[len(atom.Attempts)-1].Wait != nil {

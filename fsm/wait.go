@@ -57,6 +57,7 @@ func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 		if attempt.Wait != nil {
 			joined = *attempt.Wait
 		}
+		joined.Topic, joined.Key = stored.Topic, stored.Key // the subscription has them
 		if joined.Number = stored.Number; joined.Signal == nil {
 			joined.Signal = stored.Signal
 		}
