@@ -3,12 +3,15 @@ package fsm_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/internal/longtest"
+	"github.com/conductord/conductord/jobs"
 )
 
 // publication makes a publication to topic pay with key 7.
@@ -55,4 +58,53 @@ func TestKeptPublicationsExpire(t *testing.T) {
 	if answer := r.ok(publication("4", "all", 0)).GetPublish(); answer.Waits != 1 {
 		t.Errorf("the answer is %v", answer)
 	}
+}
+
+// TestPublicationLimits: a publication for too many waits, or with too much data for them, changes nothing. A board
+// recognises the repeats of its latest publications, and forgets older ones.
+func TestPublicationLimits(t *testing.T) {
+	longtest.Skip(t)
+	r := newRig(t)
+	r.ok(open("worker"))
+	token, sequence := r.claimed("worker", flowPosting("job")), uint64(0)
+	wait := func(from, to int) {
+		var waits []*v1.AtomChange
+		for i := from; i < to; i++ {
+			attempt := executing(1)
+			attempt.Asked = 1
+			attempt.Wait = &v1.Wait{Topic: "pay", Key: "7", Since: timestamppb.New(start), Until: timestamppb.New(start.Add(10_000 * time.Hour))}
+			waits = append(waits, task(fmt.Sprint("pay ", i), "pending", attempt))
+		}
+		sequence++
+		r.ok(updateFlow(update("flow of job", token, sequence, "running", waits...)))
+	}
+	wait(0, jobs.MaxPublishedWaits)
+	large := publication("large", "all", 0)
+	large.GetPublish().Data = &v1.Value{Json: fmt.Appendf(nil, "%q", bytes.Repeat([]byte("x"), jobs.MaxPublishedBytes/jobs.MaxPublishedWaits))}
+	if said := r.refused(large, "over_limit"); !strings.Contains(said, fmt.Sprint(jobs.MaxPublishedBytes)) {
+		t.Errorf("too much data: %s", said)
+	}
+	wait(jobs.MaxPublishedWaits, jobs.MaxPublishedWaits+1)
+	if said := r.refused(publication("many", "all", 0), "over_limit"); !strings.Contains(said, fmt.Sprint(jobs.MaxPublishedWaits)) {
+		t.Errorf("too many waits: %s", said)
+	}
+	if answer := r.ok(publication("one", "one", 0)).GetPublish(); answer.Answer != "taken" {
+		t.Errorf("one of many waits: %v", answer)
+	}
+	if answer := r.ok(publication("all", "all", 0)).GetPublish(); answer.Waits != jobs.MaxPublishedWaits {
+		t.Errorf("all waits: %v", answer)
+	}
+	epoch := r.index + 1
+	r.ok(beginLeadership())
+	for i := range jobs.MaxPublicationIDs - 1 {
+		if i%jobs.MaxKept == 0 {
+			r.now = r.now.Add(time.Hour)
+			r.do(wake(epoch, jobs.MaxKept))
+		}
+		r.do(publication(fmt.Sprint(i), "one", time.Nanosecond))
+	}
+	if answer := r.ok(publication("all", "one", 0)).GetPublish(); answer.First != "taken" {
+		t.Errorf("the repeat of a recent publication: %v", answer)
+	}
+	r.refused(publication("one", "one", 0), "nobody_waits") // forgotten
 }
