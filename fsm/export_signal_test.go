@@ -121,3 +121,19 @@ func (c *census) checkPublications(board string, value []byte) error {
 	}
 	return nil
 }
+
+// signalRow checks a row of signals, approvals or publications.
+func (c *census) signalRow(t table, key, value []byte) error {
+	switch t {
+	case tableReminder:
+		return c.checkReminder(key)
+	case tableSubscription:
+		return c.checkSubscription(key, value)
+	case tableKept:
+		return c.checkKept(key, value)
+	case tablePublications:
+		return c.checkPublications(string(key), value)
+	default:
+		return c.checkSignalKey(key, value)
+	}
+}

@@ -243,16 +243,8 @@ func (c *census) row(t table, key, value []byte) error {
 		case tableWait:
 			return c.checkWaitRow(key, value)
 		}
-	case tableReminder:
-		return c.checkReminder(key)
-	case tableSubscription:
-		return c.checkSubscription(key, value)
-	case tableKept:
-		return c.checkKept(key, value)
-	case tablePublications:
-		return c.checkPublications(string(key), value)
-	case tableSignalKey:
-		return c.checkSignalKey(key, value)
+	case tableReminder, tableSubscription, tableKept, tablePublications, tableSignalKey:
+		return c.signalRow(t, key, value)
 	case tableEvent:
 		return c.countEvents(key, value)
 	case tableJobIndex:

@@ -693,3 +693,16 @@ func (c *coverage) check(t *testing.T, length int) {
 		}
 	}
 }
+
+// listing is the visible state, one line per object.
+func (m *model) listing() []string {
+	var lines []string
+	for _, j := range m.list(func(*modelJob) bool { return true }, bySequence) {
+		lines = append(lines, jobLine(j.Job))
+	}
+	lines = append(lines, m.bookLines()...)
+	lines = append(lines, m.boardLines()...)
+	lines = append(lines, m.scheduleLines()...)
+	lines = append(lines, m.quotaLines()...)
+	return append(lines, m.sessionLines()...)
+}

@@ -12,7 +12,7 @@ import (
 // awaits posts a flow that waits for topic payments with a key, and returns its job once the flow waits.
 func (f *field) awaits(key string) (job string) {
 	f.Helper()
-	job = f.runFlow("[[steps]]\nname = \"payment\"\nrequires = [\"order\"]\nwait = {topic = \"payments\", key = \"order-{order}\", timeout = \"1h\"}\n", "--set", "order="+key)
+	job = f.runFlow("inputs = [\"order\"]\n\n[[steps]]\nname = \"payment\"\nrequires = [\"order\"]\nwait = {topic = \"payments\", key = \"order-{order}\", timeout = \"1h\"}\n", "--set", "order="+key)
 	remedy := "signal publish payments --key order-" + key
 	eventually(f.T, "the flow waits", func() bool { return strings.Contains(ran(f.T, "job", "explain", job, f.all), remedy) })
 	return job
