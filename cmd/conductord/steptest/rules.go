@@ -143,7 +143,7 @@ func rules() []rule {
 			t.failure(t.record(job))
 		}},
 		{ruleSigterm, false, "After SIGTERM, a worker takes no new attempts, finishes its attempts, closes its session and exits with 0.", testSigterm},
-		{rulePromised, false, "A worker finishes an attempt that its last `Pull` has assigned, even if it cancels this call on SIGTERM.", testPromised},
+		{rulePromised, false, "If this call has already assigned an attempt, the worker finishes the attempt.", testPromised},
 	}
 }
 
