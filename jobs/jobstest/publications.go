@@ -120,8 +120,9 @@ func invalidPublications(k *kit) {
 	k.wants("Publish to all with keep", err, jobs.ErrInvalid)
 	_, err = k.Board.Publish(k.ctx, jobs.Publication{Board: k.board, Topic: "pay", Signal: logbook.Signal{ID: "x"}})
 	k.wants("Publish without a key", err, jobs.ErrInvalid)
-	kept.Signal.Data = json.RawMessage(`"` + strings.Repeat("x", logbook.MaxSignalData-2) + `"`)
-	for i := range jobs.MaxKeptBytes / logbook.MaxSignalData {
+	const size = logbook.MaxSignalData / 2 // encryption makes the data larger
+	kept.Signal.Data = json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
+	for i := range jobs.MaxKeptBytes / size {
 		kept.Signal.ID = fmt.Sprint(i)
 		if _, err = k.Board.Publish(k.ctx, kept); err != nil {
 			break
