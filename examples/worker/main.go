@@ -22,7 +22,7 @@ type request struct {
 }
 
 type greeting struct {
-	Text string `json:"text"` // what compose provides and deliver requires
+	Text string `json:"text"` // provided by compose, required by deliver
 }
 
 func compose(_ context.Context, in request) (greeting, error) {
@@ -34,7 +34,7 @@ func deliver(_ context.Context, in greeting) (struct{}, error) {
 	return struct{}{}, err
 }
 
-// greet builds the flow; it has no arguments. Every conductor that continues it builds it anew.
+// greet builds the flow. It has no arguments. Each conductor that runs the flow calls greet.
 func greet(struct{}) (*flow.Flow, error) {
 	return flow.Linear("greet", flow.Func("compose", compose), flow.Func("deliver", deliver)), nil
 }
