@@ -25,8 +25,8 @@ func book(_ context.Context, in stay) (room, error) {
 	return room{"17"}, nil
 }
 
-// cancel undoes book. It gets the arguments of book, and its result. The result is nil if
-// book failed, or if its end is unknown.
+// cancel undoes book. It gets the arguments and the result of book. The result is nil if
+// book failed, or if the outcome of book is unknown.
 func cancel(_ context.Context, in stay, out *room) error {
 	if out != nil {
 		fmt.Println("cancels room", out.Room, "in", in.City)
@@ -44,9 +44,9 @@ func travel() *flow.Flow {
 	return flow.Linear("travel",
 		flow.FuncRevert("book", book, cancel),
 		flow.Func("pay", pay, flow.Timeout(10*time.Second), flow.Retry(flow.Backoff{
-			Attempts:       4,                     // in all
+			Attempts:       4,                     // including the first
 			Delay:          10 * time.Millisecond, // before the second attempt
-			BackoffPercent: 200,                   // each further delay is twice the one before
+			BackoffPercent: 200,                   // doubles each further delay
 			MaxDelay:       time.Minute,           // 5 min by default
 			JitterPercent:  20,                    // a random share of the delay
 		})))
