@@ -39,7 +39,7 @@ type rule struct {
 }
 
 const (
-	passageArguments = "Arguments reach a step exactly as the flow has them."
+	passageArguments = "Arguments reach a step exactly as the flow has them"
 	ruleSigterm      = "sigterm"
 	rulePromised     = "promised"
 	// margin is for the JSON around a value near the limit.
@@ -71,30 +71,30 @@ func rules() []rule {
 				"nested": {"a": [{"b": null, "c": [[], {}, [null]]}, "d", 1.5, true]},
 				"deep": ` + strings.Repeat(`{"in": [`, depth/2) + "1" + strings.Repeat("]}", depth/2) + "}")
 		}},
-		{"large", true, "Arguments and results of up to `limits.value` arrive complete.", func(t *trial) {
+		{"large", true, "Arguments and results of up to `limits.value` arrive complete", func(t *trial) {
 			size := logbook.MaxLimits.Value - margin
 			data := `{"data": "` + strings.Repeat("x", size) + `"}`
 			t.echoes(data)
 			t.result(t.do(typeBig, 1, fmt.Sprintf(`{"bytes": %d}`, size)), data)
 		}},
-		{"over-limit", true, "If the node refuses a result as too large, the worker reports a failure.", func(t *trial) {
+		{"over-limit", true, "If the node refuses a result as too large, the worker reports a failure", func(t *trial) {
 			f := t.failure(t.do(typeBig, 1, fmt.Sprintf(`{"bytes": %d}`, logbook.MaxLimits.Value+margin)))
 			t.holds(f.Kind == "over_limit" || f.Kind == logbook.FailureResult,
 				"a failure of the kind over_limit (of handlers and Go: result)", "the kind %q: %s", f.Kind, brief(f.Message))
 			t.works()
 		}},
-		{"garbage", true, "If a result cannot be encoded as JSON, the worker reports a failure and continues.", func(t *trial) {
+		{"garbage", true, "If a result cannot be encoded as JSON, the worker reports a failure and continues", func(t *trial) {
 			f := t.failure(t.do(typeGarbage, 1, "{}"))
 			t.holds(f.Kind == logbook.FailureResult || f.Kind == logbook.FailureError && f.Permanent,
 				"a permanent failure of the kind error (of handlers and Go: a failure of the kind result)",
 				"the kind %q, permanent %t: %s", f.Kind, f.Permanent, brief(f.Message))
 			t.works()
 		}},
-		{"crash", true, "If a step ends with an unhandled error, the worker reports a failure and continues.", func(t *trial) {
+		{"crash", true, "If a step ends with an unhandled error, the worker reports a failure and continues", func(t *trial) {
 			t.failure(t.do(typeCrash, 1, "{}"))
 			t.works()
 		}},
-		{"failure", true, "A failure keeps its message, its kind and `permanent`.", func(t *trial) {
+		{"failure", true, "A failure keeps its message, its kind and `permanent`", func(t *trial) {
 			const message, kind, text = "no money left: 3 € für 🙂", "card.declined", "message %q, kind %q, permanent %t, %d attempts"
 			for _, row := range []struct {
 				permanent bool
@@ -106,8 +106,8 @@ func rules() []rule {
 				t.holds(got == want, want, "%s", got)
 			}
 		}},
-		{"retry", true, "The next attempt has the next number and the same key.", testRetry},
-		{"progress", true, "The worker reports the last progress of a step before the step's end, or together with it.", func(t *trial) {
+		{"retry", true, "The next attempt has the next number and the same key", testRetry},
+		{"progress", true, "The worker reports the last progress of a step before the step's end, or together with it", func(t *trial) {
 			atom := t.do(typeProgress, 1, "{}")
 			t.result(atom, `{"reported": 3}`)
 			const want = `3 of 3 with the details {"at": 3}`
@@ -115,35 +115,35 @@ func rules() []rule {
 			t.holds(p != nil, want, "no progress")
 			t.holds(p.Done == 3 && p.Total == 3 && difference(`{"at": 3}`, p.Details) == "", want, "%d of %d with the details %s", p.Done, p.Total, brief(string(p.Details)))
 		}},
-		{"logs", true, "The worker reports all log lines of a step, in order.", testLogs},
-		{"not-yet", true, "A step that answers \"not yet\" runs again in the same attempt.", func(t *trial) {
+		{"logs", true, "The worker reports all log lines of a step, in order", testLogs},
+		{"not-yet", true, "A step that answers \"not yet\" runs again in the same attempt", func(t *trial) {
 			atom := t.do(typeLater, 1, `{"times": 3}`)
 			t.result(atom, `{"asked": 3}`)
 			asked := executed(atom).Asked
 			t.holds(len(atom.Attempts) == 1 && asked == 3,
 				"1 attempt that reports \"not yet\" 3 times", "%d attempts, and the last reports \"not yet\" %d times", len(atom.Attempts), asked)
 		}},
-		{"checkpoint", true, "The next attempt gets the checkpoints of the previous attempt.", testCheckpoint},
-		{"signal", false, "The cluster sends the signals of an execution with the record of its success.", testSignal},
-		{"revert", true, "A revert gets the result of the execution, and the arguments.", testRevert},
-		{"once", false, "A worker runs an attempt once. After the answer `recorded`, it does not report the attempt again.", testOnce},
-		{"slots", false, "A worker uses all its slots, and never runs more attempts in parallel.", testSlots},
-		{"adoption", false, "An attempt continues when its conductor ends, and each `Pull` names it in `holds`.", testAdoption},
-		{"session", false, "When its session has ended, a worker ends its attempts and continues with a new session.", testSession},
-		{"stop", true, "An attempt ends within 10 s after a stop request.", func(t *trial) {
+		{"checkpoint", true, "The next attempt gets the checkpoints of the previous attempt", testCheckpoint},
+		{"signal", false, "The cluster sends the signals of an execution with the record of its success", testSignal},
+		{"revert", true, "A revert gets the result of the execution, and the arguments", testRevert},
+		{"once", false, "A worker runs an attempt once. After the answer `recorded`, it does not report the attempt again", testOnce},
+		{"slots", false, "A worker uses all its slots, and never runs more attempts in parallel", testSlots},
+		{"adoption", false, "An attempt continues when its conductor ends, and each `Pull` names it in `holds`", testAdoption},
+		{"session", false, "When its session has ended, a worker ends its attempts and continues with a new session", testSession},
+		{"stop", true, "An attempt ends within 10 s after a stop request", func(t *trial) {
 			job, attempt := t.sleeping(forEver, 0)
 			told := time.Now()
 			t.check(t.client.Cancel(t.ctx, jobs.JobCommand{Job: job.ID, Grace: 2 * stopTime}))
 			t.stops(attempt, told)
 		}},
-		{"timeout", true, "An attempt ends within 10 s after its time limit.", func(t *trial) {
+		{"timeout", true, "An attempt ends within 10 s after its time limit", func(t *trial) {
 			const limit = time.Second
 			job, attempt := t.sleeping(forEver, limit)
 			t.stops(attempt, attempt.given.Add(limit))
 			t.failure(t.record(job))
 		}},
-		{ruleSigterm, false, "After SIGTERM, a worker takes no new attempts, finishes its attempts, closes its session and exits with 0.", testSigterm},
-		{rulePromised, false, "If this call has already assigned an attempt, the worker finishes the attempt.", testPromised},
+		{ruleSigterm, false, "After SIGTERM, a worker takes no new attempts, finishes its attempts, closes its session and exits with 0", testSigterm},
+		{rulePromised, false, "A worker cancels its `Pull` on SIGTERM. If this call has already assigned an attempt, the worker finishes the attempt", testPromised},
 	}
 }
 
