@@ -1,4 +1,4 @@
-"""A client for conductord: post jobs and flows, wait for them, and do steps of flows.
+"""A client for conductord: post jobs and flows, wait until they end, and run steps of flows.
 
     from conductord import Client, Context, Failure, Worker
 
@@ -10,7 +10,7 @@
         context.progress(1, 2)
         return {"path": path}
 
-    worker.run()                             # until SIGTERM
+    worker.run()                             # until SIGTERM; then running steps finish
 """
 
 from ._attempt import Context

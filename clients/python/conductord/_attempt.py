@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ._session import Session
     from .worker import Worker
 
-TICK = 0.25  # seconds between two looks at what happens
+TICK = 0.25  # seconds between two checks of the attempt
 TELL_EVERY = 0.5  # seconds between reports of progress and lines
-TELL_WAIT = 2.0  # for the conductor; while a flow changes its owner there is none
+TELL_WAIT = 2.0  # seconds to wait for the conductor; while a flow changes its owner, it has no conductor
 REPORT_WAIT = 10.0  # seconds of one report of an end
 CALL_TIME = 5.0
 GRACE = 3.0  # seconds that a cancelled function has, before Stopped is raised in it
@@ -28,7 +28,7 @@ DROPPED = "[lines were dropped: more was written than could be reported]\n"
 
 
 class Context:
-    """A function's view of its attempt. A parameter of this type gets it. ``record`` makes a checkpoint durable; in a
+    """The attempt, as its function sees it. The worker passes it to a parameter of this type. ``record`` makes a checkpoint durable; in a
     context made by hand, as in a test, the context alone keeps checkpoints."""
 
     def __init__(self, work: Dict[str, Any], cancelled: threading.Event, record: Optional[Callable[[Dict[str, Any]], None]] = None):
@@ -39,19 +39,19 @@ class Context:
         self.action: str = id["action"]
         self.type: str = work["type"]
         self.attempt = int(id.get("attempt", 1))  # from 1
-        self.asked = int(id.get("asked", 0))  # how often it has said "not yet"
+        self.asked = int(id.get("asked", 0))  # number of "not yet" answers of this attempt
         self.round = int(work.get("round", 0))
         self.try_ = int(work.get("try", 1))  # failures of this round plus one; lost workers do not count
-        self.tries = int(work.get("tries", 1))  # how many the step's retry allows
+        self.tries = int(work.get("tries", 1))  # maximum tries, from the step's retry
         last, cause, progress = work.get("last_failure"), work.get("cause"), work.get("last_progress")
         self.last_failure: Optional[FailureRecord] = FailureRecord.of(last) if last else None  # of the previous try
         self.last_progress: Optional[ProgressRecord] = ProgressRecord.of(progress) if progress else None  # of the previous attempt
         self.cause: Optional[RevertCause] = RevertCause.of(cause) if cause else None  # why the step is reverted; only for a revert
-        self.key: str = work.get("key", "")  # the same in all attempts of a round: show it to systems that recognise repeats
-        self.token: str = work.get("token", "")  # show it to systems that refuse older ones
+        self.key: str = work.get("key", "")  # the same in all attempts of a round: pass it to systems that recognise repeats
+        self.token: str = work.get("token", "")  # pass it to systems that refuse older tokens
         self.cancelled = cancelled  # set when the attempt must end
         left = seconds_of(work.get("time_left"))
-        self.deadline: Optional[float] = None if left is None else time.monotonic() + left  # by time.monotonic; None: none
+        self.deadline: Optional[float] = None if left is None else time.monotonic() + left  # by time.monotonic; None: no deadline
         self._lock = threading.Lock()
         self._progress: Optional[Dict[str, Any]] = None
         self._output = bytearray()
@@ -64,7 +64,7 @@ class Context:
 
     @property
     def checkpoints(self) -> Dict[str, Any]:
-        """The checkpoints of this round by name, also of earlier attempts. A copy."""
+        """A copy of the checkpoints of this round by name, including those of earlier attempts."""
         with self._lock:
             return dict(self._checkpoints)
 
@@ -74,7 +74,7 @@ class Context:
         its checkpoint repeats the work."""
         value = kept(value)
         with self._recording:
-            self._number += 1  # also after an error: a late repeat of that report must have another number
+            self._number += 1  # even after an error: a late repeat of the failed report must have another number
             if self._record is not None:
                 self._record({"name": name, "value": value, "number": self._number})
             with self._lock:
@@ -164,7 +164,7 @@ class Context:
 
 
 class Attempt:
-    """An attempt that the worker holds, until its end is recorded or refused."""
+    """An attempt that the worker holds until the cluster has recorded or refused its end."""
 
     def __init__(self, worker: Worker, session: Session, work: Dict[str, Any]):
         self.id: Dict[str, Any] = work["id"]
@@ -184,9 +184,9 @@ class Attempt:
         self._watcher.start()
 
     def cancel(self) -> None:
-        """Tell the function to end."""
+        """Ask the function to end."""
         if not self.cancelled.is_set():
-            self._asked_to_end = time.monotonic()  # before the event, by which others know that it is set
+            self._asked_to_end = time.monotonic()  # before the event, because other threads read the time when the event is set
             self.cancelled.set()
 
     def join(self, timeout: float) -> None:
@@ -200,7 +200,7 @@ class Attempt:
     def _make(self) -> None:
         try:
             self._outcome = self._call()
-        except BaseException as error:  # also SystemExit of the function: it is no reason to end the worker
+        except BaseException as error:  # includes SystemExit of the function, which must not end the worker
             self._outcome = of_failure(Cancelled("the function was stopped") if issubclass(type(error), Stopped) else error)
         finally:
             self._worker.running.release()
@@ -241,7 +241,7 @@ class Attempt:
                     self._follow()
                     break
                 self._worker.running.release()
-        if not self._session.failing():  # otherwise others may have it already: nothing to report
+        if not self._session.failing():  # otherwise another worker may have the attempt: report nothing
             outcome = self._outcome or of_failure(Cancelled())
             while self._context.has_output() and self._tell():
                 pass
@@ -272,7 +272,7 @@ class Attempt:
                 self._tell()
 
     def _tell(self) -> bool:
-        """Report progress and lines. A report that fails is lost, because it is worth little."""
+        """Report progress and lines once. A failed report is not repeated."""
         news = self._context.take_news()
         if not news:
             return False
@@ -327,7 +327,7 @@ class Attempt:
                 self._worker.logger.info("the cluster no longer accepts the end of a step: %s: %s", self._maker.name, error)
                 return
             except (OverLimit, Invalid) as error:
-                # It may be only what was said on the way.
+                # The node may refuse only the progress or the lines.
                 if outcome.pop("progress", None) is not None or outcome.pop("output", None) is not None:
                     continue
                 refused += 1
@@ -343,11 +343,11 @@ class Attempt:
 
 
 def refusal(outcome: Dict[str, Any], error: ConductordError, times: int) -> Dict[str, Any]:
-    """The failure to report if the node always refuses the end."""
+    """The failure to report if the node permanently refuses the end."""
     kind = "over_limit" if isinstance(error, OverLimit) else "error"
     message = "the node refuses the result: %s" % error
     failed = outcome.get("failure")
-    if failed and times == 1:  # its details or its message: what is left says most
+    if failed and times == 1:  # drop the details or the message; the rest says most
         kind, message = failed["kind"], "%s (the node refuses the whole failure: %s)" % (clip(failed["message"], 512), error)
     return of_failure(Failure(message, kind=kind, permanent=True if failed is None else bool(failed["permanent"])))
 

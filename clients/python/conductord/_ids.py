@@ -1,4 +1,4 @@
-"""Ids that the caller makes, so that a repeat of a call is harmless."""
+"""Ids that the caller makes. They make repeats of a call safe."""
 
 from __future__ import annotations
 

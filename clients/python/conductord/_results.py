@@ -1,4 +1,4 @@
-"""The results of a flow by the names that its steps provide. They follow from the recorded definition."""
+"""The results of a flow by the names that its steps provide, computed from the recorded definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of a worker: the age of the last acknowledged keep-alive decides what it may do."""
+"""The session of a worker. The age of the last acknowledged keep-alive decides what the worker may do."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def boot_time() -> float:
 
 
 class Session:
-    """Keeps a session alive. The worker counts from the sending of the last acknowledged
+    """Keeps a session alive. The worker counts from the sending time of the last acknowledged
     keep-alive. The cluster counts from its arrival, which is later, so the worker gives up first.
-    From 0.6 of the TTL on, no attempt begins; from 0.8 on, all attempts must end.
+    After 0.6 of the TTL, no attempt starts; after 0.8, all attempts must end.
     """
 
     def __init__(self, client: Client, id: str, ttl: float, sent: float, clock: Callable[[], float] = boot_time):
@@ -33,7 +33,7 @@ class Session:
         return 1.0 if self._over.is_set() else min(1.0, (self._clock() - self.renewed) / self.ttl)
 
     def may_start(self) -> bool:
-        """Whether an attempt may begin now."""
+        """Whether an attempt may start now."""
         return self.age() < 0.6
 
     def failing(self) -> bool:

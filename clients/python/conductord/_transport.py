@@ -1,4 +1,4 @@
-"""Calls over HTTP: the choice of the node, repeats, and the meaning of errors."""
+"""Calls over HTTP: selection of the node, repeats, and errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 from .errors import ConductordError, Invalid, Overloaded, Unavailable, Uncertain, Unknown, of_answer
 
 CONNECT_TIME = 2.0  # seconds for a connection
-TRY_TIME = 5.0  # for an answer; then the call is repeated at another node
+TRY_TIME = 5.0  # seconds to wait for an answer before the call is repeated at another node
 FIRST_PAUSE, LAST_PAUSE = 0.05, 1.0  # between rounds in which each node is tried once
-SHUN_TIME = 10.0  # how long a learned address that cannot be reached is not tried
+SHUN_TIME = 10.0  # seconds for which an unreachable learned address is not tried
 MAX_LEARNED = 16
-MAX_ANSWER = 16 << 20  # bytes; answers of nodes have 4 MiB
-IDLE_TIME = 30.0  # after which a connection is not used again
+MAX_ANSWER = 16 << 20  # bytes; answers of nodes have at most 4 MiB
+IDLE_TIME = 30.0  # seconds after which an idle connection is not used again
 IDLE_KEPT = 8  # connections of one node
 SOCKET = "unix://"
 
@@ -48,7 +48,7 @@ class Endpoints:
 
     def heard(self, server: str, leader: Optional[str]) -> None:
         """Note the leader's address that an answer names."""
-        # A node behind a socket forwards calls: the leader may be unreachable from here.
+        # A node with a Unix socket forwards calls: this program may be unable to reach the leader.
         if not leader or server.startswith(SOCKET):
             return
         with self._lock:
@@ -69,7 +69,7 @@ class Endpoints:
 
 
 class Retry:
-    """The tries of one call: the next node, the pause before it, and the final error."""
+    """The repeats of one call: the next node, the pause before it, and the final error."""
 
     def __init__(self, endpoints: Endpoints, reads: bool, chance: Callable[[], float] = random.random):
         self._endpoints, self._reads, self._chance = endpoints, reads, chance
@@ -97,7 +97,7 @@ class Retry:
         self._ambiguous = self._ambiguous or not self._reads
 
     def failed(self, server: str, error: ConductordError) -> Optional[ConductordError]:
-        """Note a failed try. Returns the call's error if this try settles it."""
+        """Note a failed try. Returns the call's error if the call must not be repeated."""
         if not isinstance(error, (Unavailable, Uncertain)):
             return error
         self._ambiguous = self._ambiguous or isinstance(error, Unknown) and not self._reads
@@ -108,7 +108,7 @@ class Retry:
         return None
 
     def give_up(self) -> ConductordError:
-        """The error of a call that no node has settled."""
+        """The error of a call that no node has answered."""
         text = "; ".join("%s: %s" % answer for answer in self._answers.items())
         if self._ambiguous:
             return Uncertain("the call may have happened: " + text)
@@ -170,7 +170,7 @@ class Transport:
 
     def call(self, method: str, request: Dict[str, Any], *, reads: bool = False, patience: float = 30.0,
              try_time: float = TRY_TIME, interrupt: Optional[Interrupt] = None) -> Dict[str, Any]:
-        """Make a call, and repeat it until it is settled or the patience is over. The patience ends
+        """Make a call, and repeat it until a node answers or the patience is over. The patience ends
         only between tries: cutting off a try would make its result ambiguous.
         """
         body = encode(request)

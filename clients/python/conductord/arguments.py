@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from .outcome import BadArgument
 
 _PLAIN = (bool, int, float, str, list, dict, type(None))
-_GIVEN = ("result", "failure", "failures")  # to a revert, besides the arguments
+_GIVEN = ("result", "failure", "failures")  # parameters of a revert, besides the arguments
 
 
 class Signature:

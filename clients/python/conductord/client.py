@@ -18,8 +18,8 @@ from .errors import Invalid, Unavailable, of_detail
 
 DEFAULT_SERVER = "127.0.0.1:7070"
 MAX_TOKEN = 16 << 10  # bytes of a token's file
-POLL_TIME = 30.0  # seconds of one long poll of many
-POLL_GRACE = 5.0  # for the answer to a long poll
+POLL_TIME = 30.0  # seconds of each long poll
+POLL_GRACE = 5.0  # extra seconds for the answer to a long poll
 WATCH_SILENCE = 10.0  # nodes send a sign of life every 3 s
 
 When = Union[float, datetime.datetime]
@@ -53,18 +53,18 @@ class Job(Dict[str, Any]):
 
     @property
     def needs_operator(self) -> bool:
-        """Whether the job is held, parked or suspended: only an operator continues it."""
+        """Whether the job is held, parked or suspended, and needs an operator to continue."""
         return self.state in ("held", "suspended")
 
 
 class Client:
-    """Makes calls at a cluster, and repeats them at another node until they are settled.
+    """Calls a cluster, and repeats a call at other nodes until one answers.
 
     ``servers`` are addresses (``host:port``, or ``unix:///path``), as a list or separated by
     commas. Defaults come from the environment variables of the command line:
     CONDUCTORD_SERVER, CONDUCTORD_TOKEN or CONDUCTORD_TOKEN_FILE, CONDUCTORD_CA_FILE,
     CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS, which a token
-    needs. ``board`` is the board of new jobs; ``timeout`` limits the seconds for which a call is
+    needs. ``board`` is the board of new jobs. ``timeout`` is the number of seconds for which a call is
     tried. Threads may share a client.
     """
 
@@ -166,7 +166,7 @@ class Client:
             query["after"] = page["next"]
 
     def cancel(self, id: str, revert: bool = True, reason: str = "") -> None:
-        """Cancel a job. With ``revert``, the finished steps of its flow are undone first."""
+        """Cancel a job. With ``revert``, the cluster first reverts the finished steps of its flow."""
         self.call("BoardService/Cancel", {"job": id, "revert": revert, "reason": reason, "by": _user()})
 
     def retry(self, id: str, reason: str = "") -> None:
@@ -225,7 +225,7 @@ class Client:
     def override(
         self, job: str, reason: str, step: str = "", kind: str = "approve", answers: Any = None, id: Optional[str] = None, by: str = "",
     ) -> Dict[str, Any]:
-        """Approve or reject the approval of a step alone, whatever the approval needs."""
+        """Approve or reject the approval of a step at once, without the needed people."""
         return self.call("BoardService/Override", self._decision(job, step, kind, reason, answers, id, by))
 
     @staticmethod
@@ -236,7 +236,7 @@ class Client:
         return fields
 
     def approval(self, job: str, step: str = "") -> Dict[str, Any]:
-        """Read the latest approval of a step, also after its end."""
+        """Read the latest approval of a step, even after the approval has ended."""
         return self.call("BoardService/GetApproval", {"job": job, "step": step})["approval"]
 
     def approvals(self, board: str = "", after: str = "", limit: int = 0) -> Dict[str, Any]:
@@ -286,9 +286,9 @@ class Client:
         return by_symbol(flow)
 
     def watch(self, after: Optional[str] = None, signs: bool = False, **select: Any) -> Iterator[Dict[str, Any]]:
-        """Yield events in order, without gap or repeat; see Watch in docs/protocol.md.
+        """Yield events in order, without gaps or repeats; see Watch in docs/protocol.md.
 
-        ``after`` is the ``position`` of an event that you have seen: without it, the events begin
+        ``after`` is the ``position`` of an event that you have seen. Without it, the events start
         now. ``Compacted``: the events after that position are no longer kept. If a node is lost,
         the watch continues at another node. It ends when no node has answered for the client's
         timeout. With ``signs``, the watch also yields a dict with only the ``position``, when it
@@ -304,7 +304,7 @@ class Client:
                     for event in message.get("events", []):
                         select["after"] = event["position"]
                         yield event
-                    # If the stream begins now, its first position is the start.
+                    # If the stream starts now, its first position is the start.
                     select["after"] = message.get("position", select.get("after"))
                     if signs and not message.get("events"):
                         yield {"position": select["after"]}

@@ -1,8 +1,8 @@
 """The errors of calls, by the codes of docs/errors.md.
 
 All errors belong to one of two classes. ``NotDone``: the cluster is unchanged. ``Unknown``: the
-call was sent, and it is unknown whether it happened. After either, repeating the call with the same
-ids is harmless.
+call was sent, and may have taken effect. After either error, you can repeat the call with the same
+ids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NotDone(ConductordError):
 
 
 class Unknown(ConductordError):
-    """It is unknown whether the call happened: repeat it with the same ids."""
+    """The call may have taken effect: repeat it with the same ids."""
 
 
 class Invalid(NotDone):

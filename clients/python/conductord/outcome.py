@@ -18,7 +18,7 @@ MAX_WAIT = 30 * 86400  # seconds of "not yet"
 
 
 class Failure(Exception):
-    """Raise it to fail an attempt. A ``permanent`` failure is not tried again.
+    """Raise it to fail an attempt. The step is not retried after a ``permanent`` failure.
 
     ``kind`` names the failure to retry policies and people; ``details`` are up to 16 values by name.
     """
@@ -54,7 +54,7 @@ class NotYet(Exception):
 
 
 class Stopped(SystemExit):
-    """Raised inside a function that continues after its attempt was cancelled. Do not catch it."""
+    """Raised in a function that continues after its attempt was cancelled. Do not catch it."""
 
 
 @dataclasses.dataclass
@@ -78,7 +78,7 @@ class FailureRecord:
 class RevertCause:
     """Why a step is reverted."""
 
-    kind: str = ""  # failure, cancel, deadline, retry or operator
+    kind: str = ""  # failure, cancel, deadline, retry, operator or dropped
     by: str = ""  # the operator
     reason: str = ""  # the operator's reason, or the text of the failure
 
@@ -103,7 +103,7 @@ class ProgressRecord:
 
 
 def of_result(result: Any) -> Dict[str, Any]:
-    """The outcome of a function that has returned. A result that is no JSON is a failure."""
+    """The outcome of a function that has returned. A result that JSON cannot hold is a failure."""
     try:
         return {"done": True, "result": kept(result)}
     except Exception as error:
@@ -187,7 +187,7 @@ def _once(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Replace dataclasses, at any depth, by objects."""
+    """Replace dataclasses, at any depth, with objects."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if type(value) in (list, tuple):

@@ -1,4 +1,4 @@
-"""A step worker: it does steps of flows in functions. docs/worker-protocol.md has the protocol."""
+"""A step worker: runs steps of flows as functions. docs/worker-protocol.md describes the protocol."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .client import Client, duration
 from .errors import ConductordError, Invalid, SessionExpired
 from .outcome import Failure
 
-PULL_WAIT = 20.0  # seconds of one call for steps; so a connection that died silently is noticed
+PULL_WAIT = 20.0  # seconds of one Pull; short, to notice a connection that died silently
 LAST_WAIT = 0.5  # of the last call: what was promised to the one before is recorded by then, as a rule
 CALL_TIME = 5.0
 MAX_SLOTS = 1024
-STUCK_TIME = 10.0  # how long a lost session waits for functions that ignore that they were cancelled
+STUCK_TIME = 10.0  # seconds to wait, after the loss of a session, for functions that ignore cancellation
 FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
 
 
 class Step:
-    """A function that does steps of one type. It can be called like the function."""
+    """A function that runs steps of one type. You can call the object like the function."""
 
     def __init__(self, worker: Worker, type: str, function: Callable[..., Any]):
         self._worker, self._type, self._function = worker, type, function
@@ -60,7 +60,7 @@ class Step:
 
 
 class Worker:
-    """Does steps of the types for which it has functions, until it is stopped. ``labels`` are the
+    """Runs steps of the types for which it has functions, until it is stopped. ``labels`` are the
     offered labels, ``boards`` the boards that it serves (none: all), and ``slots`` the number of
     parallel attempts. If the worker dies, other workers get its steps after ``ttl`` seconds. When
     it stops, it waits ``drain_timeout`` seconds for its attempts (None: no limit), then cancels
@@ -81,19 +81,19 @@ class Worker:
         self._functions: Dict[Tuple[str, str], Tuple[Callable[..., Any], Signature]] = {}
         self._lock = threading.Lock()
         self._held: Dict[Tuple[Any, ...], Attempt] = {}
-        self._stuck: List[Attempt] = []  # their functions go on after a lost session, and take slots
-        # The leader can give more than the free slots while it records earlier offers: these wait here.
+        self._stuck: List[Attempt] = []  # their functions continue after the loss of the session, and keep their slots
+        # The leader can send more attempts than free slots while it records earlier offers. These attempts wait here.
         self.running = threading.Semaphore(slots)
         self._pulling: Optional[Interrupt] = None
         self._draining = threading.Event()
-        self._ending = threading.Event()  # attempts are cancelled, and the session is given up
+        self._ending = threading.Event()  # set when attempts are cancelled and the session is given up
 
     def step(self, type: str) -> Callable[[Callable[..., Any]], Step]:
-        """Declare a function that does steps of a type: the ``handler`` of the flow document.
+        """Declare a function that runs steps of a type: the ``handler`` of the flow document.
 
         It takes the step's arguments by name, checked against its type hints; a parameter of the
         type Context gets the attempt. It returns the result, which JSON or a dataclass can hold,
-        or raises Failure or NotYet. Another exception is a failure that may be tried again.
+        or raises Failure or NotYet. After another exception, the step's retry applies.
         """
 
         def declare(function: Callable[..., Any]) -> Step:
@@ -103,7 +103,7 @@ class Worker:
         return declare
 
     def run(self) -> None:
-        """Do steps until SIGTERM, ctrl-C or ``stop``; then finish the running attempts and return.
+        """Run steps until SIGTERM, Ctrl-C or ``stop``; then finish the running attempts and return.
         A second signal cancels them. Signals are handled only in the main thread.
         """
         if not self._functions:
@@ -124,7 +124,7 @@ class Worker:
             raise failed[0]
 
     def stop(self, now: bool = False) -> None:
-        """Take no more steps, finish the running attempts, and make ``run`` return. ``now``: cancel
+        """Take no new attempts, finish the running attempts, and make ``run`` return. ``now``: cancel
         the running attempts."""
         # A signal handler calls this in the main thread, which holds none of the locks.
         self._draining.set()
@@ -141,7 +141,7 @@ class Worker:
         self._functions[type, action] = function, Signature(function, type, Context, action == "revert")
 
     def function_of(self, type: str, action: str) -> Tuple[Callable[..., Any], Signature]:
-        """The function for an attempt, and how it is called."""
+        """The function for an attempt, and its signature."""
         found = self._functions.get((type, action))
         if found is None:
             raise Failure("this worker has no function that can %s a step of the type %r" % (action, type), permanent=True)
@@ -219,7 +219,7 @@ class Worker:
     def _serve(self, session: Session) -> None:
         """Ask for steps until the session is lost, or the worker stops and holds nothing."""
         pause, drained_at = FIRST_PAUSE, math.inf
-        last = False  # nothing more is given after the answer to a call that was made while the worker stopped
+        last = False  # a Pull that is sent while the worker stops returns the last attempts
         while not session.failing() and not self._ending.is_set() and (self._held or not last):
             draining = self._draining.is_set()
             if draining and self.drain_timeout is not None:
@@ -296,7 +296,7 @@ class Worker:
             attempt.cancel()
 
     def drop(self, attempt: Attempt) -> None:
-        """Forget an attempt whose end is recorded or permanently refused."""
+        """Remove an attempt whose end is recorded or permanently refused."""
         with self._lock:
             if self._held.get(key_of(attempt.id)) is attempt:
                 del self._held[key_of(attempt.id)]
