@@ -23,7 +23,7 @@ from .watcher import Watcher
 
 LOG = logging.getLogger(__name__)
 
-LOOK_TIME = 10.0  # seconds between looks at the board while no event arrives
+LOOK_TIME = 10.0  # seconds between reads of the board while no event arrives
 STORAGE_PAUSE = 1.0  # seconds until a job whose logbook could not be written can be claimed again
 
 # Outcomes of jobs by TaskFlow's state of their flow; others are a success.
@@ -33,7 +33,7 @@ OUTCOMES = {states.REVERTED: "reverted", states.FAILURE: "failed"}
 class Board(base.NotifyingJobBoard):
     """A jobboard on conductord.
 
-    A claim belongs to a session, which the board keeps alive until it is closed: nothing extends claims.
+    A claim belongs to a session. The board keeps the session alive until the board is closed, and does not extend claims.
     Each ending carries the fencing token of the claim, so an owner that was lost cannot end the job of the
     next owner. Threads may share a board.
     """
@@ -91,7 +91,7 @@ class Board(base.NotifyingJobBoard):
             try:
                 counts = self.call("BoardService/GetBoard", {"board": self.board}, reads=True)["board"].get("counts", {})
             except NotFound:
-                return 0  # a board exists from its first job on
+                return 0  # a board exists only after its first job
         kinds = [k for k in counts.get("kinds", []) if k["kind"] == self.kind]
         return sum(int(n) for k in kinds for state, n in k.get("jobs", {}).items() if state not in ("completed", "trashed"))
 
@@ -145,7 +145,7 @@ class Board(base.NotifyingJobBoard):
             raise ValueError("the expiry is %s: it must be above zero" % expiry)
         before = held.of_job(job.uuid)
         if before is not None and before.ended() and not before.ending:
-            # The engine of the lost claim can still run. Its writes and its end would count for the new claim.
+            # The engine of the lost claim can still run. Its writes and its end would apply to the new claim.
             raise exc.UnclaimableJob("cannot claim job %s: this process lost its claim, and its work on the job has not ended; "
                                      "end it with consume, abandon or trash" % job.uuid)
         claimed, owner = self._grant(job, who)

@@ -1,4 +1,4 @@
-"""The claims that this process holds. Each has the token that its ending needs."""
+"""The claims that this process holds. Each claim has its token, which is needed to end it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Claims:
             return self._by_book.get(book)
 
     def remove(self, claim: Claim, lost: bool = False) -> None:
-        """Forget a claim that has ended. A lost claim still refuses writes to its logbook."""
+        """Remove a claim that has ended. A lost claim still refuses writes to its logbook."""
         with self._lock:
             claim.lost = claim.lost or lost
             if self._by_job.get(claim.job) is claim:
@@ -70,6 +70,6 @@ held = Claims()
 
 
 def posting_book(details: Any) -> Optional[str]:
-    """The id of the row of the logbook that the details of a job name."""
+    """The id of the row of a job's logbook, from the job's details."""
     book = details.get("book") if isinstance(details, dict) else None
     return row_id(book["uuid"]) if isinstance(book, dict) and "uuid" in book else None

@@ -24,7 +24,7 @@ FRESH_TIME = 1.0  # seconds for which the state in a list is not read again
 class JobIterator(base.JobBoardIterator):
     """Reads the jobs page by page: claimable jobs in claim order, then cooling and claimed jobs by priority.
 
-    Jobs that wait for a time or an operator are left out, because no program can claim them.
+    Jobs that wait for a time or an operator are omitted, because no program can claim them.
     """
 
     def __init__(self, board: "Board", only_unclaimed: bool = False, ensure_fresh: bool = False):

@@ -118,7 +118,7 @@ class Job(base.Job):
 
     def expires_in(self) -> Union[float, UnknownExpire]:
         """Seconds until the claim ends by its own expiry, or why there is no such time. For a claim of another
-        process, the seconds until it ends without a sign of life."""
+        process, the seconds until it ends without a keep-alive."""
         with translated(exc.JobFailure, "read the claim of job %s" % self.uuid):
             claims = self._board.call("BoardService/ListClaims", {"job": self.uuid}, reads=True).get("claims", [])
         if not claims:

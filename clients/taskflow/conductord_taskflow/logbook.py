@@ -60,7 +60,7 @@ class Connection(base.Connection):
         return self._backend
 
     def close(self) -> None:
-        """Nothing is held: the backend has the client."""
+        """Nothing to close: the backend has the client."""
 
     def upgrade(self) -> None:
         """There is nothing to migrate."""

@@ -10,7 +10,7 @@ from taskflow import logging
 
 LOG = logging.getLogger(__name__)
 
-BEGIN_TIME = 5.0  # seconds to wait for the begin of the watch
+BEGIN_TIME = 5.0  # seconds to wait for the start of the watch
 PAUSE = 1.0  # seconds between attempts to watch
 
 # Kinds of events after which a job can be claimable.
@@ -78,5 +78,5 @@ class Watcher:
             self._wake()
         try:
             self._tell(event)
-        except Exception:  # a listener of the program; the watch goes on
+        except Exception:  # a listener of the program has failed; the watch continues
             LOG.warning("Cannot handle event %s", event.get("position"), exc_info=True)

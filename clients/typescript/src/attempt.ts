@@ -21,7 +21,7 @@ const badArgument = "bad_argument";
 const firstPause = 50;
 const lastPause = 2_000;
 
-/** Bounds the parallel attempts. The leader can give more than the free slots while it records earlier offers. */
+/** Bounds the parallel attempts. The leader can send more attempts than free slots while it records earlier offers. */
 export class Slots {
 	readonly #freed = new EventEmitter().setMaxListeners(0);
 	#free: number;
@@ -68,7 +68,7 @@ export class Attempt {
 		this.#end.abort(new Error("the conductor has ended the attempt"));
 	}
 
-	/** Makes the attempt, and reports its end until that is recorded, refused, or the session is over. */
+	/** Runs the attempt. Reports its end until the cluster has recorded or refused it, or the session is over. */
 	async run(): Promise<void> {
 		if (!(await this.session.admits())) {
 			return;
@@ -168,7 +168,7 @@ export class Attempt {
 		const over = `cannot record the checkpoint ${JSON.stringify(name)}: the attempt is over`;
 		const progress = this.#progress;
 		this.#progress = undefined;
-		// Each checkpoint has its own number, also after an error: a late repeat of a report changes nothing.
+		// Each checkpoint has its own number, even after an error: a late repeat of a report changes nothing.
 		const report = { id: this.work.id, checkpoint: { name, value, number: ++this.#number }, ...(progress === undefined ? {} : { progress }) };
 		for (let pause = firstPause; !this.#over && !this.session.lost.aborted; ) {
 			try {
@@ -228,7 +228,7 @@ export class Attempt {
 		return { ...(output === "" ? {} : { output }), ...(progress === undefined ? {} : { progress }) };
 	}
 
-	/** Reports progress and lines. A report that fails is lost, because it is worth little. */
+	/** Reports progress and lines once. A failed report is not repeated. */
 	async #tell(): Promise<void> {
 		const news = this.#news();
 		if (news.output === undefined && news.progress === undefined) {
@@ -266,7 +266,7 @@ export class Attempt {
 					outcome = { id: given.id, done: true, failure: refused(given.failure, error as RefusedError) };
 					continue;
 				} else if (code === "fenced") {
-					return; // also of a failure that is recorded, when the revert of the step has begun
+					return; // also for a recorded failure, when the revert of the step has started
 				} else if (code !== "") {
 					this.warn(`conductord worker: the end of ${nameOf(given.id)} is refused: ${(error as Error).message}`);
 					return;

@@ -24,9 +24,9 @@ export interface ClientOptions {
 	ca?: string | Buffer;
 	cert?: string | Buffer;
 	key?: string | Buffer;
-	/** The board of jobs that name none; `default`. */
+	/** The board of postings without a board; `default`. */
 	board?: string;
-	/** How long a call is repeated without a usable answer, in milliseconds; 30,000. */
+	/** The time for which a call without a usable answer is repeated, in milliseconds; 30,000. */
 	timeout?: number;
 }
 
@@ -59,12 +59,12 @@ export class Client {
 		});
 	}
 
-	/** Makes any call of docs/protocol.md, such as `BoardService/Explain`, and repeats it until it is settled. */
+	/** Makes any call of docs/protocol.md, such as `BoardService/Explain`, and repeats it until a node answers. */
 	call<T = Record<string, unknown>>(path: string, request: object, options: CallOptions & Partial<Operation> = {}): Promise<T> {
 		return this.#transport.call<T>({ name: `call ${path}`, ...options }, path, request, options);
 	}
 
-	/** Posts a job. A repeat with the same id makes no second job. */
+	/** Posts a job. A repeat with the same id creates no second job. */
 	async post(posting: Posting, options: CallOptions = {}): Promise<Posted> {
 		const [posted] = await this.postMany([posting], options);
 		if (posted instanceof Error) {
@@ -139,7 +139,7 @@ export class Client {
 		}
 	}
 
-	/** The flow of a job with its begun steps. A large flow comes in parts: see GetFlow. */
+	/** The flow of a job with its started steps. A large flow comes in parts: see GetFlow. */
 	async flow(id: string, options: CallOptions = {}): Promise<Record<string, Json>> {
 		const { flow } = await this.call<{ flow: Record<string, Json> }>("LogbookService/GetFlow", { id }, { ...options, name: `get flow ${id}`, reads: true });
 		return flow;
@@ -158,7 +158,7 @@ export class Client {
 		return whole === undefined ? {} : bySymbol(whole);
 	}
 
-	/** Cancels a job; with `revert`, the finished steps of its flow are undone first. */
+	/** Cancels a job. With `revert`, the cluster first reverts the finished steps of its flow. */
 	async cancel(job: string, order: Order & { revert?: boolean } = {}, options: CallOptions = {}): Promise<void> {
 		await this.call("BoardService/Cancel", { job, ...order }, { ...options, name: `cancel job ${job}` });
 	}
@@ -203,12 +203,12 @@ export class Client {
 		return this.call("BoardService/Decide", { job, kind, id: newID(), ...decision }, { ...options, name: `decide an approval of job ${job}` });
 	}
 
-	/** Approves or rejects the approval of a step alone, whatever the approval needs. */
+	/** Approves or rejects the approval of a step at once, without the needed people. */
 	async override(job: string, kind: "approve" | "reject", decision: Decision & { reason: string }, options: CallOptions = {}): Promise<DecisionReceipt> {
 		return this.call("BoardService/Override", { job, kind, id: newID(), ...decision }, { ...options, name: `override an approval of job ${job}` });
 	}
 
-	/** Reads the latest approval of a step, also after its end. Without a step, it reads the one open approval of the job. */
+	/** Reads the latest approval of a step, even after the approval has ended. Without a step, it reads the one open approval of the job. */
 	async approval(job: string, step = "", options: CallOptions = {}): Promise<StepApproval> {
 		const { approval } = await this.call<{ approval: StepApproval }>("BoardService/GetApproval", { job, step }, {
 			...options, name: `read an approval of job ${job}`, reads: true,
@@ -227,7 +227,7 @@ export class Client {
 	}
 
 	/**
-	 * Yields events in order, without gap or repeat, also across nodes that die. It begins after the position `after`, or now. It ends
+	 * Yields events in order, without gaps or repeats, even if nodes die. It starts after the position `after`, or now. It ends
 	 * with an error: `compacted`, or the reason of the signal.
 	 */
 	async *watch(query: WatchQuery = {}, options: { signal?: AbortSignal } = {}): AsyncGenerator<Event, void> {

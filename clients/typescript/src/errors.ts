@@ -1,6 +1,6 @@
 /** An error of a call. docs/protocol.md of conductord lists the codes; they do not change. */
 export abstract class ConductordError extends Error {
-	/** Whether the call may have had its effect. Repeating it with the same ids is always harmless. */
+	/** Whether the call may have taken effect. You can always repeat it with the same ids. */
 	abstract readonly happened: "no" | "unknown";
 	/** The field that is wrong or too large. */
 	declare readonly field?: string;
@@ -23,17 +23,17 @@ export abstract class ConductordError extends Error {
 	}
 }
 
-/** The cluster has refused the call: it did not happen, and would be refused again. */
+/** The cluster has refused the call. The call had no effect, and a repeat would be refused too. */
 export class RefusedError extends ConductordError {
 	readonly happened = "no";
 }
 
-/** No node could take the call (`unavailable`), or none had room for it (`overloaded`): it did not happen. */
+/** No node could take the call (`unavailable`), or a queue was full (`overloaded`). The call had no effect. */
 export class UnavailableError extends ConductordError {
 	readonly happened = "no";
 }
 
-/** The answer was lost (`uncertain`), or the node has a fault (`internal`): it is unknown whether the call happened. */
+/** The answer was lost (`uncertain`), or the node has a fault (`internal`). The call may have taken effect. */
 export class UncertainError extends ConductordError {
 	readonly happened = "unknown";
 }

@@ -8,11 +8,11 @@ import { decode, encode } from "./json.js";
 const maxAnswer = 8 << 20;
 /** The time of one try of a call, as in the Go client. A longer call is repeated at another node. */
 const tryTime = 3_000;
-/** For the answer to a long poll, beyond its wait. */
+/** The extra time for the answer to a long poll, after its wait. */
 const pollGrace = 5_000;
 const firstPause = 50;
 const lastPause = 1_000;
-/** How long the leader's address is not tried again after it could not be reached from here. */
+/** The time for which an unreachable address of the leader is not tried again. */
 const shunTime = 10_000;
 
 export interface CallOptions {
@@ -54,8 +54,8 @@ export function baseURL(endpoint: string, secure: boolean): string {
 }
 
 /**
- * A controller that is aborted with any of the signals. AbortSignal.any of Node 20 keeps memory for as
- * long as the longest of them lives, for each call under a session.
+ * A controller that is aborted with any of the signals. AbortSignal.any of Node 20 would keep memory for
+ * each call until the session ends.
  */
 export function linked(...signals: (AbortSignal | undefined)[]): AbortController & { unlink(): void } {
 	const controller = new AbortController();
@@ -63,7 +63,7 @@ export function linked(...signals: (AbortSignal | undefined)[]): AbortController
 	return Object.assign(controller, { unlink: () => links.forEach((unlink) => unlink()) });
 }
 
-/** Calls a function once a signal is aborted, now or later. The returned function withdraws this. */
+/** Calls a function when a signal is aborted, or at once if it is. The returned function cancels this. */
 export function whenAborted(signal: AbortSignal | undefined, call: () => void): () => void {
 	signal?.aborted ? call() : signal?.addEventListener("abort", call);
 	return () => signal?.removeEventListener("abort", call);
@@ -76,7 +76,7 @@ class ExchangeError extends Error {
 	}
 }
 
-/** Finds a node that answers, and repeats calls until one has settled them. */
+/** Finds a node that answers, and repeats calls until a node answers. */
 export class Transport {
 	readonly #servers: string[];
 	readonly #secure: boolean;
@@ -101,7 +101,7 @@ export class Transport {
 		};
 	}
 
-	/** Makes a call until it is settled, or its time is over. */
+	/** Repeats a call until a node answers, or its time is over. */
 	async call<T>(operation: Operation, path: string, request: unknown, options: CallOptions = {}): Promise<T> {
 		const body = encode(request);
 		const limit = operation.try ?? (operation.wait === undefined ? tryTime : operation.wait + pollGrace);

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from "node:crypto";
 const format = (bytes: Buffer): string =>
 	bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 
-/** A new UUID of version 7, which sorts by time. With an id of the caller, a repeated call changes nothing. */
+/** A new UUID of version 7, which sorts by time. If the caller sets the id, a repeated call changes nothing. */
 export function newID(): string {
 	const bytes = randomBytes(16);
 	bytes.writeUIntBE(Date.now(), 0, 6);

@@ -2,8 +2,8 @@
 export type Json = null | boolean | number | bigint | string | Json[] | { [name: string]: Json };
 
 // JSON.parse of Node 20 rounds large integers, and shows its reviver no source text. So they pass
-// through JSON.parse and JSON.stringify as strings with a mark that no other text has, because it is
-// drawn anew in each process.
+// through JSON.parse and JSON.stringify as strings with a mark that no other text has: each process
+// chooses a random mark.
 const mark = `bigint:${crypto.randomUUID()}:`;
 const tokens = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
 const marked = new RegExp(`"${mark}(-?\\d+)"`, "g");
@@ -13,7 +13,7 @@ export function decode(text: string): unknown {
 	if (!/\d{16}/.test(text)) {
 		return JSON.parse(text);
 	}
-	JSON.parse(text); // an error names a place in the text as it came
+	JSON.parse(text); // an error names a position in the original text
 	let found = false;
 	const safe = text.replace(tokens, (token) => {
 		if (!/^-?\d{16,}$/.test(token) || Number.isSafeInteger(Number(token))) {
@@ -27,7 +27,7 @@ export function decode(text: string): unknown {
 	return found ? JSON.parse(safe, revive) : JSON.parse(text);
 }
 
-/** Writes JSON. It throws for values that JSON.stringify would drop or replace by others. */
+/** Writes JSON. It throws for values that JSON.stringify would drop or replace. */
 export function encode(value: unknown): string {
 	let found = false;
 	const text = JSON.stringify(value, function (this: Record<string, unknown>, name: string, given: unknown) {

@@ -11,8 +11,8 @@ const keepAliveTime = 1_000;
 const closeTime = 3_000;
 
 /**
- * A moment to measure from. performance.now stands still while the machine is suspended; uptime does
- * not, on Linux, but it may count in whole seconds.
+ * A moment to measure from. performance.now stops while the machine is suspended. On Linux, uptime does
+ * not stop, but may count in whole seconds.
  */
 export class Moment {
 	readonly #precise = performance.now();
@@ -33,11 +33,11 @@ export interface Entity {
 }
 
 /**
- * A session that is kept alive. It counts from the sending of the last keep-alive that was acknowledged:
+ * A session that is kept alive. It counts from the sending time of the last acknowledged keep-alive:
  *
  *	0                       0.6             0.8            1.0 TTL
- *	├───────── sound ────────┼── doubtful ───┼──── lost ─────┤ the cluster may give the attempts to others
- *	sent                     no attempt begins
+ *	├───────── sound ────────┼── doubtful ───┼──── lost ─────┤ other workers may get the attempts
+ *	sent                     no attempt starts
  */
 export class Session {
 	readonly #lost = new AbortController();
@@ -73,7 +73,7 @@ export class Session {
 		this.#lost.abort(reason);
 	}
 
-	/** Waits until an attempt may begin; false: the session is lost. */
+	/** Waits until an attempt may start; false: the session is lost. */
 	async admits(): Promise<boolean> {
 		while (!this.lost.aborted && this.#renewed.elapsed() >= this.ttl * 0.6) {
 			await delay(20);
@@ -107,7 +107,7 @@ export class Session {
 		}
 	}
 
-	/** Closes the session, so that others get its attempts at once. It may be called twice. */
+	/** Closes the session: other workers get its attempts at once. It may be called twice. */
 	async close(): Promise<void> {
 		this.lose(new Error("the session is closed"));
 		await this.#keeping;

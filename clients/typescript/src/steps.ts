@@ -9,7 +9,7 @@ const maxKind = 255;
 /** The parts of an error for people, in addition to its message. */
 const maxStderr = 16 << 10;
 
-/** Names one attempt at a step. Strings and numbers come as they are sent back. */
+/** The id of one attempt at a step. Strings and numbers are sent back unchanged. */
 export interface AttemptID {
 	flow: string;
 	step: string;
@@ -41,7 +41,7 @@ export interface Work {
 
 /** Why a step is reverted. */
 export interface RevertCause {
-	kind: "failure" | "cancel" | "deadline" | "retry" | "operator";
+	kind: "failure" | "cancel" | "deadline" | "retry" | "operator" | "dropped";
 	/** The operator. */
 	by?: string;
 	/** The operator's reason, or the text of the failure. */
@@ -70,7 +70,7 @@ export interface Sending {
 	signal: { name: string; data: Json };
 }
 
-/** A step's view of its attempt. */
+/** The attempt, as its step sees it. */
 export interface StepContext {
 	readonly type: string;
 	readonly job: string;
@@ -87,7 +87,7 @@ export interface StepContext {
 	readonly try: number;
 	/** The maximum number of tries of the step's retry. */
 	readonly tries: number;
-	/** The failure of the previous try; undefined in the first one. */
+	/** The failure of the previous try; undefined in the first try. */
 	readonly lastFailure: WireFailure | undefined;
 	/** The same in all attempts of a round: pass it to systems that recognise repeats. */
 	readonly key: string;
@@ -95,15 +95,15 @@ export interface StepContext {
 	readonly token: string;
 	/** Aborted when the attempt must end: it was stopped, its time is over, or the session is lost. */
 	readonly signal: AbortSignal;
-	/** When the time of the attempt has ended; undefined: no limit. */
+	/** The deadline of the attempt; undefined: no limit. */
 	readonly deadline: Date | undefined;
 	/** The milliseconds until then. */
 	timeLeft(): number | undefined;
-	/** Reports the step's progress; the latest report counts. Total 0: unknown. */
+	/** Reports the step's progress. A report replaces the earlier one. Total 0: unknown. */
 	progress(done: number, total?: number, details?: Json): void;
 	/** The last progress report of the previous attempt in this round; undefined: none. */
 	readonly lastProgress: { done: number; total: number; details?: Json } | undefined;
-	/** The checkpoints of this round by name, also of earlier attempts. Each read makes a copy. */
+	/** The checkpoints of this round by name, including those of earlier attempts. Each read makes a copy. */
 	readonly checkpoints: Record<string, Json>;
 	/**
 	 * Records a value for the next attempt, and resolves when the record is durable. A later value of the same name replaces it. It rejects
@@ -138,14 +138,14 @@ export interface StepType<A = any> {
 	execute(args: A, ctx: StepContext): unknown;
 	/** Undoes the step under the name of another type, with the same arguments. It is not called for a step whose arguments `schema` refused. */
 	revert?: { type: string; run(args: A, ctx: StepContext): unknown };
-	/** Checks the arguments, and throws: the parse of a zod schema fits. Its error is a permanent failure `bad_argument`. */
+	/** Checks the arguments, and throws if they are wrong, like the parse of a zod schema. Its error is a permanent failure `bad_argument`. */
 	schema?: (args: unknown) => A;
 }
 
 export interface FailureOptions {
-	/** Your name for the kind of failure, for retry policies and people; `error`. */
+	/** The kind of the failure, for retry policies and people; default: `error`. */
 	kind?: string;
-	/** Another attempt would fail too. */
+	/** Whether the failure forbids another attempt. */
 	permanent?: boolean;
 	details?: Record<string, Json>;
 	code?: number;
@@ -214,7 +214,7 @@ export function endOf(thrown: unknown): Omit<Report, "id"> {
 	}
 }
 
-/** The failure on the wire for what a step has thrown. It never throws. */
+/** The failure on the wire for a thrown value. It never throws. */
 export function failureOf(thrown: unknown): { failure: WireFailure; stderr?: string } {
 	if (!isA(thrown, Failure)) {
 		const stack = isA(thrown, Error) ? read(thrown, "stack") : undefined;

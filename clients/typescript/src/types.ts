@@ -1,7 +1,7 @@
 import type { Json } from "./json.js";
 
-// Fields have their names on the wire: docs/protocol.md describes each. Fields that are empty,
-// zero or false are not in answers. 64-bit numbers (int64) are strings there.
+// Fields have the names of docs/protocol.md, which describes each field. Answers omit fields that are
+// empty, zero or false. 64-bit numbers (int64) are strings in answers.
 
 export type Values = Record<string, Json>;
 export type JobState = "claimable" | "claimed" | "delayed" | "cooling" | "held" | "suspended" | "completed" | "trashed";
@@ -15,7 +15,7 @@ export interface RetryPolicy {
 }
 
 export interface Posting {
-	/** A repeated post with the same id makes no second job. Default: the client makes an id. */
+	/** A repeated post with the same id creates no second job. Default: the client makes an id. */
 	id?: string;
 	/** For people; default: the name of the flow document, or the kind. */
 	name?: string; board?: string;
@@ -30,7 +30,7 @@ export interface Posting {
 	tags?: string[]; labels?: string[];
 	max_crashes?: number; retry?: RetryPolicy;
 	retention?: string; traceparent?: string;
-	/** Only with key: the unfinished job with the key gets the signal, or else the job is posted with it. Default id: the id of the posting. */
+	/** Only with key: the unfinished job with the key gets the signal. Without such a job, the job is posted with the signal. Default id: the id of the posting. */
 	signal?: { name: string; id?: string; data?: Json; reject?: string; by?: string };
 }
 
@@ -148,7 +148,7 @@ export interface Event {
 	[field: string]: unknown;
 }
 
-/** A flow document as JSON: what docs/flows.md describes in TOML. */
+/** A flow document as JSON, with the keys of docs/flows.md. */
 export interface FlowDocument {
 	name: string; store?: Values;
 	inputs?: string[]; targets?: string[];

@@ -18,16 +18,16 @@ const firstPause = 50;
 const lastPause = 2_000;
 
 export interface WorkerOptions {
-	/** For people; the host and the process id. */
+	/** The worker's name, for people; default: the host and the process id. */
 	name?: string;
 	labels?: string[];
 	/** Parallel attempts, 1 to 1,024; 4. */
 	slots?: number;
-	/** The boards that it serves; none: all. */
+	/** The boards that the worker serves; default: all. */
 	boards?: string[];
 	/** How long a stopping worker waits for its running attempts, in milliseconds; default: no limit. */
 	drainTimeout?: number;
-	/** The TTL of its session, in milliseconds; 15,000. After 0.8 of the TTL without the cluster, attempts are stopped. */
+	/** The TTL of its session, in milliseconds; 15,000. After 0.8 of the TTL without an acknowledged keep-alive, attempts are stopped. */
 	ttl?: number;
 	/** The signals that start a graceful stop; SIGTERM and SIGINT. */
 	signals?: NodeJS.Signals[];
@@ -35,7 +35,7 @@ export interface WorkerOptions {
 	warn?: (message: string) => void;
 }
 
-/** Does steps of flows. */
+/** Runs steps of flows. */
 export class Worker {
 	readonly #client: Client;
 	readonly #options: Required<Omit<WorkerOptions, "drainTimeout">> & { drainTimeout: number | undefined };
@@ -76,12 +76,12 @@ export class Worker {
 		return this;
 	}
 
-	/** Takes no more attempts; `run` resolves when the running attempts have ended. */
+	/** Takes no new attempts. `run` resolves when the running attempts have ended. */
 	stop(): void {
 		this.#stop.abort(new Error("the worker stops"));
 	}
 
-	/** Does steps until it is stopped. Errors of the cluster do not end it. It rejects if the cluster refuses the worker. */
+	/** Runs steps until the worker is stopped. Errors of the cluster do not end it. It rejects if the cluster refuses the worker. */
 	async run(signal?: AbortSignal): Promise<void> {
 		const stop = () => this.stop();
 		this.#options.signals.forEach((name) => process.on(name, stop));
@@ -121,7 +121,7 @@ export class Worker {
 		return Math.min(lastPause, pause * 2);
 	}
 
-	/** Does steps under a session until it is lost, or the worker stops and holds nothing. All attempts have ended when it returns. */
+	/** Runs steps under a session until the session is lost, or the worker stops and holds nothing. All attempts have ended when it returns. */
 	async #serve(session: Session): Promise<void> {
 		const attempts = new Set<Promise<void>>();
 		let timer: NodeJS.Timeout | undefined;
@@ -180,8 +180,8 @@ export class Worker {
 	}
 
 	/**
-	 * Asks for as many attempts as there are free slots. After a lost answer, the next call gets the same attempts again; no call follows
-	 * the `last` one.
+	 * Asks for as many attempts as there are free slots. After a lost answer, the next call gets the same attempts again. No call follows
+	 * the `last` call.
 	 */
 	async #pull(session: Session): Promise<{ work?: Work[]; stop?: AttemptID[]; last?: boolean }> {
 		if (!(await session.admits())) {
