@@ -23,7 +23,7 @@ def book_car(dir: str, fail_at: str, hotel: str, context: Context) -> str:
         context.sleep(0.1)
     if fail_at == context.step:
         raise Failure("no cars left", kind="refused", permanent=True)
-    # A real step shows context.key to the rental, which makes one booking of all attempts.
+    # A real step passes context.key to the rental, which makes one booking for all attempts.
     note(dir, context, "books")
     return "CR-93"
 

@@ -1,4 +1,4 @@
-"""Posts the trip of travel.toml, shows how it goes, and prints the results.
+"""Posts the trip of travel.toml, shows its progress, and prints the results.
 
     python3 post_and_wait.py [fail_at]
 """
@@ -17,7 +17,7 @@ from conductord import Client, Unknown, new_id  # noqa: E402
 def main() -> int:
     fail_at = sys.argv[1] if len(sys.argv) > 1 else ""
     with Client() as client:
-        # With an id of ours, a repeat posts nothing twice.
+        # With this id, a repeat of the call posts no second job.
         trip = {"id": new_id(), "store": {"pace": 0.1, "fail_at": fail_at}}
         try:
             job = client.post_flow(here / "travel.toml", **trip)

@@ -113,8 +113,8 @@ def refund_card(result: Optional[Receipt], pace: float, context: Context) -> Non
 
 
 def cancel(booking: Optional[str], pace: float, context: Context) -> None:
-    # There is no booking if it failed, or if nobody knows whether it was made; a real step would
-    # then look it up by its key.
+    # The booking is None if it failed, or if its outcome is unknown. A real step would then look up the
+    # booking by its key.
     context.sleep(pace)
     context.log("%s is cancelled" % booking if booking else "nothing was booked, so there is nothing to cancel")
 

@@ -1,11 +1,11 @@
 """A shop on TaskFlow: programs post orders, conductors carry them out.
 
     python3 orders.py work "conductord://127.0.0.1:7070/" a       # a conductor; start several
-    python3 orders.py post "conductord://127.0.0.1:7070/" 20      # post 20 orders, and wait for their ends
+    python3 orders.py post "conductord://127.0.0.1:7070/" 20      # post 20 orders, and wait until they end
 
-The address is all that differs between the backends of TaskFlow. For a board without logbooks, such as
+Only the address differs between the backends of TaskFlow. For a board without logbooks, such as
 redis://127.0.0.1:6379, LOGBOOK is the address of the logbooks. Kill a conductor with ``kill -9``: another
-one continues its orders after the last recorded task.
+conductor continues its orders after the last recorded task.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-// A worker with the steps that show whether a client library keeps to the protocol:
+// A worker with the steps that test a client library against the worker protocol:
 //
 //	conductord step test -- node dist/examples/conformance.js
 import { setTimeout as delay } from "node:timers/promises";
