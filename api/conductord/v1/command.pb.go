@@ -26,9 +26,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Entry is one entry of the log: all commands that were waiting when the leader proposed
-// it. Two bytes precede an entry in the log: 'C' and the cluster version. A node that does
-// not know the version stops.
+// Entry is one entry of the log, with all commands that waited when the leader proposed the
+// entry. In the log, two bytes precede an entry: 'C' and the cluster version. A node that
+// does not know the version stops.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The leader's clock at the proposal. The state machine uses the larger of this and its
@@ -2122,14 +2122,14 @@ func (x *JobCommand) GetStep() string {
 	return ""
 }
 
-// SignalCommand sends a signal to a job, or to the unfinished job with a key, in any state of the job before its end.
+// SignalCommand sends a signal to an unfinished job, by its id or its key. The job can be in any state.
 type SignalCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"` // made by the sender; a repeat with the same id changes nothing
 	Data          *Value                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
-	Reject        string                 `protobuf:"bytes,5,opt,name=reject,proto3" json:"reject,omitempty"` // the reason of a rejection, which fails the wait; empty: no rejection
+	Reject        string                 `protobuf:"bytes,5,opt,name=reject,proto3" json:"reject,omitempty"` // reason of a rejection, with which the waiting step fails; empty: no rejection
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the sender, for people
 	Board         string                 `protobuf:"bytes,7,opt,name=board,proto3" json:"board,omitempty"`   // only with key: the board of the job; empty: the default board
 	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`       // instead of job: the key of an unfinished job
@@ -2230,10 +2230,10 @@ type PublishCommand struct {
 	Topic         string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`
 	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	Id            string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`     // made by the sender; a repeat with the same topic, key and id changes nothing
-	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`     // one: the wait that began first; all: every wait; empty: one
-	Keep          *durationpb.Duration   `protobuf:"bytes,6,opt,name=keep,proto3" json:"keep,omitempty"` // only to one: how long the board keeps the publication if nothing waits; unset: not at all
+	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`     // one: the oldest wait; all: every wait; empty: one
+	Keep          *durationpb.Duration   `protobuf:"bytes,6,opt,name=keep,proto3" json:"keep,omitempty"` // only for to one: time for which the board keeps the publication if no step waits; unset: it is not kept
 	Data          *Value                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`
-	Reject        string                 `protobuf:"bytes,8,opt,name=reject,proto3" json:"reject,omitempty"` // the reason of a rejection, which fails the waits; empty: no rejection
+	Reject        string                 `protobuf:"bytes,8,opt,name=reject,proto3" json:"reject,omitempty"` // reason of a rejection, with which the waiting steps fail; empty: no rejection
 	By            string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`         // the sender, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2343,7 +2343,7 @@ type DecideCommand struct {
 	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`   // required for a rejection and an override
 	Answers       *Value `protobuf:"bytes,7,opt,name=answers,proto3" json:"answers,omitempty"` // an object that the approval's schema of fields accepts
-	Wait          uint64 `protobuf:"varint,8,opt,name=wait,proto3" json:"wait,omitempty"`      // number of the wait that the person has seen; 0: the present one
+	Wait          uint64 `protobuf:"varint,8,opt,name=wait,proto3" json:"wait,omitempty"`      // number of the wait that the person saw; 0: the current wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2527,7 +2527,7 @@ func (x *BeginLeadershipCommand) GetNode() string {
 }
 
 // ExpireSession ends a session without keep-alives. It carries the leader's settings, so
-// every node decides alike.
+// every node makes the same decision.
 type ExpireSessionCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -4119,7 +4119,7 @@ func (x *InterveneResult) GetJob() string {
 	return ""
 }
 
-// SignalResult says what became of a signal.
+// SignalResult is the effect of a signal.
 type SignalResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // taken, kept or repeated
@@ -4180,7 +4180,7 @@ func (x *SignalResult) GetJob() string {
 	return ""
 }
 
-// PublishResult says what became of a publication.
+// PublishResult is the effect of a publication.
 type PublishResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // taken, kept or repeated

@@ -1779,13 +1779,13 @@ type WatchRequest struct {
 	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	Flows         bool                   `protobuf:"varint,4,opt,name=flows,proto3" json:"flows,omitempty"`
 	Owner         string                 `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`   // only events of claims of owners with this name
-	Boards        []string               `protobuf:"bytes,6,rep,name=boards,proto3" json:"boards,omitempty"` // more boards, besides board
+	Boards        []string               `protobuf:"bytes,6,rep,name=boards,proto3" json:"boards,omitempty"` // boards in addition to board
 	Kinds         []string               `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`   // kinds of events; empty: all except kinds that flows or sessions enables
 	JobKind       string                 `protobuf:"bytes,8,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
 	Key           string                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`
 	Tags          []string               `protobuf:"bytes,10,rep,name=tags,proto3" json:"tags,omitempty"`          // jobs with all of these tags
 	Sessions      bool                   `protobuf:"varint,11,opt,name=sessions,proto3" json:"sessions,omitempty"` // also events of sessions and entities
-	Others        bool                   `protobuf:"varint,12,opt,name=others,proto3" json:"others,omitempty"`     // omit the latest jobs that owners ended themselves, with recorded in the ending
+	Others        bool                   `protobuf:"varint,12,opt,name=others,proto3" json:"others,omitempty"`     // omit events of jobs that their owners ended with recorded in the ending
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1904,8 +1904,9 @@ func (x *WatchRequest) GetOthers() bool {
 	return false
 }
 
-// WatchResponse has events, or none as a sign of life: first, and then every few seconds.
-// position is the position of the stream, also when the latest events were filtered out.
+// WatchResponse has events. The first answer has none, and further answers without events follow
+// every few seconds, so that callers detect a broken connection. position is the position of the
+// stream, even if the filters omitted the latest events.
 type WatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
@@ -2184,7 +2185,7 @@ func (x *ListClaimsRequest) GetJob() string {
 
 type ListClaimsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Claims        []*HeldClaim           `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"` // by session; claims of one session in the order in which they were made
+	Claims        []*HeldClaim           `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"` // sorted by session; claims of one session in the order of their start
 	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // empty: last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3078,7 +3079,7 @@ type ListEntitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
-	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // the next of the page before
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // next of the previous page
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // maximum; 0: as many as fit into an answer
 	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`    // name of the entity, together with kind; empty: any
 	unknownFields protoimpl.UnknownFields
@@ -3264,7 +3265,7 @@ func (x *GetBookRequest) GetSkip() uint32 {
 
 type GetBookResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Book          *Book                  `protobuf:"bytes,1,opt,name=book,proto3" json:"book,omitempty"`  // with its flows after the first skip ones, without atoms, as many as fit
+	Book          *Book                  `protobuf:"bytes,1,opt,name=book,proto3" json:"book,omitempty"`  // without the first skip flows; its flows have no atoms; as many flows as fit
 	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // more flows follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3431,7 +3432,7 @@ type GetFlowRequest struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Skip  uint32                 `protobuf:"varint,2,opt,name=skip,proto3" json:"skip,omitempty"` // number of atoms that the caller already has
 	Stale bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
-	// Omit the data that an earlier answer had: arguments, store, meta, targets, cause,
+	// Omit the data of the first answer: arguments, store, meta, targets, cause,
 	// definition and interventions.
 	AtomsOnly     bool `protobuf:"varint,4,opt,name=atoms_only,json=atomsOnly,proto3" json:"atoms_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4667,7 +4668,7 @@ type ListAuditRequest struct {
 	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"` // a part of the target
 	From          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
 	To            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`       // exclusive
-	After         string                 `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
+	After         string                 `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"` // next of the previous page
 	Limit         uint32                 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,8,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4850,7 +4851,7 @@ func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
 
 type ListRefusalsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Refusals      []*AuditRefusal        `protobuf:"bytes,1,rep,name=refusals,proto3" json:"refusals,omitempty"` // the latest first; the node remembers at most 1,000 different ones
+	Refusals      []*AuditRefusal        `protobuf:"bytes,1,rep,name=refusals,proto3" json:"refusals,omitempty"` // the latest first; a node keeps at most 1,000 different refusals
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4930,7 +4931,7 @@ func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
 
 type WhoAmIResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Enforced      bool                   `protobuf:"varint,1,opt,name=enforced,proto3" json:"enforced,omitempty"` // access control is on; without it every caller may do everything
+	Enforced      bool                   `protobuf:"varint,1,opt,name=enforced,proto3" json:"enforced,omitempty"` // access control is on; otherwise every caller may do everything
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Grants        []*Grant               `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
 	HideValues    bool                   `protobuf:"varint,4,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"`
@@ -5070,7 +5071,7 @@ type StreamedCall struct {
 	Procedure     string                 `protobuf:"bytes,2,opt,name=procedure,proto3" json:"procedure,omitempty"`                   // for example "BoardService/Post"
 	Message       []byte                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`                       // the request, in protobuf encoding
 	TimeoutMs     uint64                 `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long the caller waits; 0: no limit
-	MinIndex      uint64                 `protobuf:"varint,5,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`    // as Conductord-Min-Index
+	MinIndex      uint64                 `protobuf:"varint,5,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`    // like the header Conductord-Min-Index
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5144,7 +5145,7 @@ type CarryResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Answers    []*StreamedAnswer      `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
 	Procedures []string               `protobuf:"bytes,2,rep,name=procedures,proto3" json:"procedures,omitempty"` // only in the first message: calls that the node accepts on a stream
-	Leader     string                 `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`         // as Conductord-Leader
+	Leader     string                 `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`         // like the header Conductord-Leader
 	// Set in the last message of a stream that the node ends. Calls with numbers above taken
 	// did not happen.
 	Ending        bool   `protobuf:"varint,4,opt,name=ending,proto3" json:"ending,omitempty"`
@@ -5222,11 +5223,11 @@ type StreamedAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`  // number of the call
 	Message       []byte                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // the answer, in protobuf encoding; empty with a code
-	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`    // as Conductord-Index
+	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`    // like the header Conductord-Index
 	Code          uint32                 `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"`      // code of gRPC and Connect; 0: the call succeeded
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`       // message of the code
 	Error         *Error                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`     // detail of the code; unset if the code is enough
-	Age           string                 `protobuf:"bytes,7,opt,name=age,proto3" json:"age,omitempty"`         // as Conductord-Age
+	Age           string                 `protobuf:"bytes,7,opt,name=age,proto3" json:"age,omitempty"`         // like the header Conductord-Age
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5348,9 +5349,9 @@ func (*ActivityRequest) Descriptor() ([]byte, []int) {
 
 type ActivityResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"` // start of the first slot
-	Slot          *durationpb.Duration   `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`   // length of a slot
-	Slots         []*ActivitySlot        `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty"` // the last slot has not ended
+	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"` // start of the first interval
+	Slot          *durationpb.Duration   `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`   // length of an interval
+	Slots         []*ActivitySlot        `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty"` // the intervals; the last one has not ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6233,7 +6234,7 @@ func (x *MoveMemberResponse) GetMembers() []*Member {
 
 type TransferLeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // the name of a node; empty: any that answers
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // name of a node; empty: any other node that answers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -75,7 +75,7 @@ func (x *Value) GetJson() []byte {
 }
 
 // NamedValue is one entry of a list of named values. If a name occurs twice, the last entry
-// counts. The JSON form of such a list is an object: {"a": 1, "b": 2}.
+// is used. The JSON form of such a list is an object: {"a": 1, "b": 2}.
 type NamedValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -565,7 +565,7 @@ type Amounts struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Jobs              uint64                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`                                                      // unfinished jobs
 	Bytes             uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                    // bytes of the postings of unfinished jobs
-	PostingsPerSecond uint64                 `protobuf:"varint,3,opt,name=postings_per_second,json=postingsPerSecond,proto3" json:"postings_per_second,omitempty"` // as use: the used part of one second's postings, which may arrive together
+	PostingsPerSecond uint64                 `protobuf:"varint,3,opt,name=postings_per_second,json=postingsPerSecond,proto3" json:"postings_per_second,omitempty"` // accepted postings, which can arrive at once; as use: the used part of one second's postings
 	Sessions          uint64                 `protobuf:"varint,4,opt,name=sessions,proto3" json:"sessions,omitempty"`                                              // open sessions; only for a principal
 	Watches           uint64                 `protobuf:"varint,5,opt,name=watches,proto3" json:"watches,omitempty"`                                                // watches and long polls at each node; only for a principal
 	unknownFields     protoimpl.UnknownFields
@@ -637,7 +637,7 @@ func (x *Amounts) GetWatches() uint64 {
 	return 0
 }
 
-// AuditRecord is the record of a change, or of another act, by a principal.
+// AuditRecord is the record of a change or another action by a principal.
 type AuditRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Position      *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // index of the log entry, and number of the record within the entry
@@ -834,7 +834,7 @@ func (x *AuditRefusal) GetLast() *timestamppb.Timestamp {
 // Grant is a role on boards.
 type Grant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`     // viewer, poster, worker, operator or administrator
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`     // viewer, signaller, approver, poster, worker, operator or administrator
 	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a board's name, or a prefix and "*"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1037,14 +1037,14 @@ type FlowDetail struct {
 	Sequence      uint64                 `protobuf:"varint,12,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Atoms         []*AtomDetail          `protobuf:"bytes,13,rep,name=atoms,proto3" json:"atoms,omitempty"`
 	Targets       []string               `protobuf:"bytes,14,rep,name=targets,proto3" json:"targets,omitempty"`                   // steps; empty: all
-	OnChange      string                 `protobuf:"bytes,15,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"` // adopt (as if empty), pin or refuse
+	OnChange      string                 `protobuf:"bytes,15,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"` // adopt, pin or refuse; empty: adopt
 	Definition    *Definition            `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
 	Interventions []*Intervention        `protobuf:"bytes,17,rep,name=interventions,proto3" json:"interventions,omitempty"`
 	EndedToken    *Token                 `protobuf:"bytes,18,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"` // token under which the flow last ended
-	BegunToken    *Token                 `protobuf:"bytes,19,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"` // token of a claim under which the flow may have begun without a record; unset: none
-	OnFailure     string                 `protobuf:"bytes,20,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`    // revert or hold, for all steps; empty: as in the definition of the flow
+	BegunToken    *Token                 `protobuf:"bytes,19,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"` // token of a claim under which the flow may have started without a record; unset: none
+	OnFailure     string                 `protobuf:"bytes,20,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`    // revert or hold, for all steps; empty: the setting of the flow's definition
 	Iteration     uint32                 `protobuf:"varint,21,opt,name=iteration,proto3" json:"iteration,omitempty"`                    // number of the iteration, from 2; 0: the first
-	Previous      string                 `protobuf:"bytes,22,opt,name=previous,proto3" json:"previous,omitempty"`                       // flow of the iteration before; empty: none is kept
+	Previous      string                 `protobuf:"bytes,22,opt,name=previous,proto3" json:"previous,omitempty"`                       // flow of the previous iteration; empty: none is kept
 	Origin        string                 `protobuf:"bytes,23,opt,name=origin,proto3" json:"origin,omitempty"`                           // flow of the first iteration, to which the encryption of factory, store and meta is bound; empty: this flow
 	Continued     bool                   `protobuf:"varint,24,opt,name=continued,proto3" json:"continued,omitempty"`                    // a later iteration exists
 	unknownFields protoimpl.UnknownFields
@@ -1618,7 +1618,7 @@ type Checkpoint struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value         *Value                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	Number        uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts the checkpoints that a worker records in an attempt, from 1; 0: not by a worker
+	Number        uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // number of the checkpoint among those of a worker in an attempt, from 1; 0: no worker recorded it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2186,7 +2186,7 @@ type Wait struct {
 	Signals []string               `protobuf:"bytes,1,rep,name=signals,proto3" json:"signals,omitempty"` // names; none: the step sleeps
 	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	Until   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
-	// The log index at which the wait began, set by the cluster. The wait with the smallest number takes a signal first.
+	// The log index at which the wait started, set by the cluster. The wait with the smallest number takes a signal first.
 	Number        uint64    `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	Signal        *Signal   `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"`     // the taken signal; without its data in an attempt that has ended
 	Approval      *Approval `protobuf:"bytes,6,opt,name=approval,proto3" json:"approval,omitempty"` // the step waits, or has waited, for an approval
@@ -2282,15 +2282,15 @@ func (x *Wait) GetKey() string {
 	return ""
 }
 
-// Approval is a question to people.
+// Approval is a question for people. A step waits for their decisions.
 type Approval struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	Need          []*Need                `protobuf:"bytes,2,rep,name=need,proto3" json:"need,omitempty"`
-	Self          bool                   `protobuf:"varint,3,opt,name=self,proto3" json:"self,omitempty"`                              // the decision of the job's poster counts
-	Fields        *Value                 `protobuf:"bytes,4,opt,name=fields,proto3" json:"fields,omitempty"`                           // JSON schema of the answers; unset: an approval has no answers
+	Self          bool                   `protobuf:"varint,3,opt,name=self,proto3" json:"self,omitempty"`                              // the job's poster may decide too
+	Fields        *Value                 `protobuf:"bytes,4,opt,name=fields,proto3" json:"fields,omitempty"`                           // JSON schema of the answers; unset: decisions have no answers
 	AtDeadline    string                 `protobuf:"bytes,5,opt,name=at_deadline,json=atDeadline,proto3" json:"at_deadline,omitempty"` // approve, reject or fail; empty: fail
-	Decisions     []*Decision            `protobuf:"bytes,6,rep,name=decisions,proto3" json:"decisions,omitempty"`                     // in order, also withdrawn ones
+	Decisions     []*Decision            `protobuf:"bytes,6,rep,name=decisions,proto3" json:"decisions,omitempty"`                     // in order, with withdrawn decisions
 	Remind        []*Reminder            `protobuf:"bytes,7,rep,name=remind,proto3" json:"remind,omitempty"`                           // in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2477,7 +2477,7 @@ func (x *Need) GetCount() uint32 {
 type Decision struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`          // approve, reject or withdraw
-	Override      bool                   `protobuf:"varint,2,opt,name=override,proto3" json:"override,omitempty"` // it decides alone
+	Override      bool                   `protobuf:"varint,2,opt,name=override,proto3" json:"override,omitempty"` // this decision alone ends the approval
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`       // the person
 	Roles         []string               `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"` // needed roles that the person had
@@ -2584,7 +2584,7 @@ type StepApproval struct {
 	Step          string                 `protobuf:"bytes,5,opt,name=step,proto3" json:"step,omitempty"`
 	PostedBy      string                 `protobuf:"bytes,6,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"` // the principal that posted the job; empty without access control
 	Wait          *Wait                  `protobuf:"bytes,7,opt,name=wait,proto3" json:"wait,omitempty"`
-	Outcome       string                 `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // approved or rejected; empty: not decided by people
+	Outcome       string                 `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // approved or rejected; empty: people have not decided
 	Missing       []*Need                `protobuf:"bytes,9,rep,name=missing,proto3" json:"missing,omitempty"` // the needs that are not filled yet
 	Open          bool                   `protobuf:"varint,10,opt,name=open,proto3" json:"open,omitempty"`     // the approval accepts decisions
 	unknownFields protoimpl.UnknownFields
@@ -2959,7 +2959,7 @@ func (x *StepWork) GetCheckpoints() []*Checkpoint {
 	return nil
 }
 
-// RevertCause is why a step is reverted.
+// RevertCause is the reason for the revert of a step.
 type RevertCause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`     // failure, cancel, deadline, retry or operator
@@ -3365,17 +3365,17 @@ type Posting struct {
 	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	Hold          bool                   `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`   // the job is not claimable until an operator releases it
 	Key           string                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`      // unique among the unfinished jobs of a board
-	Front         bool                   `protobuf:"varint,14,opt,name=front,proto3" json:"front,omitempty"` // the job goes before others of its priority
+	Front         bool                   `protobuf:"varint,14,opt,name=front,proto3" json:"front,omitempty"` // the job comes before other jobs of its priority
 	Tags          []string               `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty"`
 	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`         // 0: the cluster's default
 	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                                    // ClaimNext gives the job only to callers that offer all of these labels
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                                // at this time the board cancels and undoes an unfinished job
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                                // at this time the board cancels an unfinished job, and its flow is reverted
 	DeadlineAfter *durationpb.Duration   `protobuf:"bytes,19,opt,name=deadline_after,json=deadlineAfter,proto3" json:"deadline_after,omitempty"` // instead of deadline: counted from the posting or the slot, or from a later not_before
 	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                                      // unset: a job that fails is completed
 	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                              // how long the finished job is kept; unset: the cluster's default
 	Traceparent   string                 `protobuf:"bytes,32,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                          // W3C trace context of the posting span; empty: the job starts its own trace
-	// Only with key: the unfinished job with the key gets the signal, or else the job is posted with it. Without an id,
-	// the signal has the id of the posting.
+	// Only with key. The unfinished job with the key gets the signal. Without such a job, the new job gets the signal.
+	// A signal without an id gets the id of the posting.
 	Signal        *Signal `protobuf:"bytes,33,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3711,13 +3711,13 @@ type Job struct {
 	StopRequest   *OperatorRequest       `protobuf:"bytes,26,opt,name=stop_request,json=stopRequest,proto3" json:"stop_request,omitempty"`
 	Held          bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
 	Key           string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
-	Front         uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // log index at which the job was moved before others of its priority; 0: never
+	Front         uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // log index at which the job was moved before other jobs of its priority; 0: never
 	Tags          []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
 	MaxCrashes    uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
 	Labels        []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	DeadlineAfter *durationpb.Duration   `protobuf:"bytes,35,opt,name=deadline_after,json=deadlineAfter,proto3" json:"deadline_after,omitempty"` // see Posting
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`             // first claim of the attempt: since the posting, the last retry by its policy, or since the job was reopened
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`             // first claim since the posting, the last retry by its policy, or the last time that the job was reopened
 	ClaimableAt   *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"`       // when a claimable job became claimable
 	Size          uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                       // bytes of the posting; they count against the board's limit until the job is finished
 	Schedule      string                 `protobuf:"bytes,42,opt,name=schedule,proto3" json:"schedule,omitempty"`                                // name of the schedule that posted the job
@@ -4287,9 +4287,9 @@ type Change struct {
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	NoDeadline    bool                   `protobuf:"varint,21,opt,name=no_deadline,json=noDeadline,proto3" json:"no_deadline,omitempty"` // removes the deadline
-	Id            string                 `protobuf:"bytes,22,opt,name=id,proto3" json:"id,omitempty"`                                    // a repeat with the same id does nothing, whatever others changed since; empty: a repeat is a new change
+	Id            string                 `protobuf:"bytes,22,opt,name=id,proto3" json:"id,omitempty"`                                    // a repeat with the same id changes nothing, even after changes by other callers; empty: a repeat is a new change
 	Board         string                 `protobuf:"bytes,23,opt,name=board,proto3" json:"board,omitempty"`                              // moves the job to this board; empty: no move
-	Front         bool                   `protobuf:"varint,24,opt,name=front,proto3" json:"front,omitempty"`                             // puts the job before others of its priority
+	Front         bool                   `protobuf:"varint,24,opt,name=front,proto3" json:"front,omitempty"`                             // puts the job before other jobs of its priority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4572,7 +4572,7 @@ type Claim struct {
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	Expiry        *durationpb.Duration   `protobuf:"bytes,5,opt,name=expiry,proto3" json:"expiry,omitempty"` // the claim's own TTL, besides the session's; unset: none
 	Extensions    uint32                 `protobuf:"varint,6,opt,name=extensions,proto3" json:"extensions,omitempty"`
-	Begins        bool                   `protobuf:"varint,7,opt,name=begins,proto3" json:"begins,omitempty"` // the owner starts the flow before the start is recorded; if the claim ends without a record, the flow may have begun
+	Begins        bool                   `protobuf:"varint,7,opt,name=begins,proto3" json:"begins,omitempty"` // the owner starts the flow before the start is recorded; if the claim ends without a record, the flow may have started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4837,8 +4837,8 @@ type Ending struct {
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
 	Delay         *durationpb.Duration   `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
-	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // all started work of the flow is recorded, at the latest by update; matters only for claims with begins
-	Again         *Continuation          `protobuf:"bytes,9,opt,name=again,proto3" json:"again,omitempty"`        // only of a success: the job continues with another iteration of its flow
+	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // all started steps of the flow are recorded, at the latest by update; used only for claims with begins
+	Again         *Continuation          `protobuf:"bytes,9,opt,name=again,proto3" json:"again,omitempty"`        // only for a success: the job continues with another iteration of its flow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4936,7 +4936,7 @@ func (x *Ending) GetAgain() *Continuation {
 	return nil
 }
 
-// Continuation begins the next iteration of a flow.
+// Continuation starts the next iteration of a flow.
 type Continuation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Store         []*NamedValue          `protobuf:"bytes,1,rep,name=store,proto3" json:"store,omitempty"` // replace values of the job's store
@@ -5074,7 +5074,7 @@ type Session struct {
 	Ttl           *durationpb.Duration   `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	OpenedAt      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=opened_at,json=openedAt,proto3" json:"opened_at,omitempty"`
 	Claims        uint32                 `protobuf:"varint,7,opt,name=claims,proto3" json:"claims,omitempty"`
-	Principal     string                 `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"` // the principal that opened the session; no other may use it; empty without access control
+	Principal     string                 `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"` // the principal that opened the session, and alone can use it; empty without access control
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5451,7 +5451,7 @@ type Event struct {
 	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`                                             // the principal whose command caused the event; empty without access control
 	Signal        string                 `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`                                     // only of signalled: the name of the signal
 	UnreadSignals uint32                 `protobuf:"varint,31,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // only of the end of a job: signals that no wait has taken
-	Iteration     uint32                 `protobuf:"varint,32,opt,name=iteration,proto3" json:"iteration,omitempty"`                              // only of continued: number of the iteration that begins
+	Iteration     uint32                 `protobuf:"varint,32,opt,name=iteration,proto3" json:"iteration,omitempty"`                              // only of continued: number of the iteration that starts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5715,8 +5715,8 @@ type Schedule struct {
 	Rule          string                 `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`                                     // five or six cron fields, @daily and the like, or @every 90s
 	Zone          string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                     // IANA; empty: UTC
 	Posting       *Posting               `protobuf:"bytes,5,opt,name=posting,proto3" json:"posting,omitempty"`                               // without id, board, book_id, flow, not_before and deadline
-	Overlap       string                 `protobuf:"bytes,6,opt,name=overlap,proto3" json:"overlap,omitempty"`                               // skip (as if empty), queue, cancel or allow
-	Missed        string                 `protobuf:"bytes,7,opt,name=missed,proto3" json:"missed,omitempty"`                                 // last (as if empty), none or window
+	Overlap       string                 `protobuf:"bytes,6,opt,name=overlap,proto3" json:"overlap,omitempty"`                               // skip, queue, cancel or allow; empty: skip
+	Missed        string                 `protobuf:"bytes,7,opt,name=missed,proto3" json:"missed,omitempty"`                                 // last, none or window; empty: last
 	MissedLast    uint32                 `protobuf:"varint,8,opt,name=missed_last,json=missedLast,proto3" json:"missed_last,omitempty"`      // only for last: how many missed slots are posted; 0: 1
 	MissedWindow  *durationpb.Duration   `protobuf:"bytes,9,opt,name=missed_window,json=missedWindow,proto3" json:"missed_window,omitempty"` // only for window
 	Start         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start,proto3" json:"start,omitempty"`
@@ -6383,7 +6383,7 @@ type BoardAgeing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          *durationpb.Duration   `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`    // waiting time for one step of priority; unset: ageing is off now
 	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`  // when step was set
-	Steps         int64                  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"` // steps of priority that ageing gave before since, to a job that waited from the start
+	Steps         int64                  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"` // steps of priority that ageing gave, before since, to a job that waited from the start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6565,13 +6565,13 @@ type BoardCounts struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Jobs            map[string]uint64      `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
 	Bytes           uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                                         // of the postings of unfinished jobs
-	OldestClaimable *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_claimable,json=oldestClaimable,proto3" json:"oldest_claimable,omitempty"`                               // when the job that is claimable for longest became claimable
+	OldestClaimable *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_claimable,json=oldestClaimable,proto3" json:"oldest_claimable,omitempty"`                               // when the job that has been claimable longest became claimable
 	NextDue         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`                                                       // earliest due time of delayed and cooling jobs
 	Posted          *BoardRate             `protobuf:"bytes,5,opt,name=posted,proto3" json:"posted,omitempty"`
 	Finished        *BoardRate             `protobuf:"bytes,6,opt,name=finished,proto3" json:"finished,omitempty"`
 	Kinds           []*BoardKind           `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`     // only in GetBoard, by name
 	Holders         []*BoardHolder         `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // only in GetBoard
-	More            bool                   `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`      // more kinds or holders exist than are listed
+	More            bool                   `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`      // the lists of kinds and holders are incomplete
 	Parked          uint64                 `protobuf:"varint,10,opt,name=parked,proto3" json:"parked,omitempty"` // unfinished jobs that their retry policy holds
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

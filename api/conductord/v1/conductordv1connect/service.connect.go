@@ -324,9 +324,9 @@ type BoardServiceClient interface {
 	Publish(context.Context, *connect.Request[v1.PublishCommand]) (*connect.Response[v1.PublishResult], error)
 	// Decide approves or rejects the approval of a step, or withdraws the caller's approval.
 	Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
-	// Override approves or rejects the approval of a step alone, whatever the approval needs.
+	// Override approves or rejects the approval of a step with one decision, whatever the approval needs.
 	Override(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
-	// GetApproval returns the latest approval of a step, also after its end.
+	// GetApproval returns the latest approval of a step, even after its end.
 	GetApproval(context.Context, *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error)
 	// ListApprovals lists the approvals that wait for decisions, the oldest first.
 	ListApprovals(context.Context, *connect.Request[v1.ListApprovalsRequest]) (*connect.Response[v1.ListApprovalsResponse], error)
@@ -354,7 +354,7 @@ type BoardServiceClient interface {
 	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
 	// LimitBoard replaces the limits of a board.
 	LimitBoard(context.Context, *connect.Request[v1.LimitBoardCommand]) (*connect.Response[v1.Done], error)
-	// AgeBoard sets how fast waiting raises the priority of a board's jobs, or ends ageing.
+	// AgeBoard sets the interval at which ageing raises the priority of a board's waiting jobs, or ends ageing.
 	AgeBoard(context.Context, *connect.Request[v1.AgeBoardCommand]) (*connect.Response[v1.Done], error)
 	// PauseBoard stops claims from a board until ResumeBoard.
 	PauseBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
@@ -942,9 +942,9 @@ type BoardServiceHandler interface {
 	Publish(context.Context, *connect.Request[v1.PublishCommand]) (*connect.Response[v1.PublishResult], error)
 	// Decide approves or rejects the approval of a step, or withdraws the caller's approval.
 	Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
-	// Override approves or rejects the approval of a step alone, whatever the approval needs.
+	// Override approves or rejects the approval of a step with one decision, whatever the approval needs.
 	Override(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
-	// GetApproval returns the latest approval of a step, also after its end.
+	// GetApproval returns the latest approval of a step, even after its end.
 	GetApproval(context.Context, *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error)
 	// ListApprovals lists the approvals that wait for decisions, the oldest first.
 	ListApprovals(context.Context, *connect.Request[v1.ListApprovalsRequest]) (*connect.Response[v1.ListApprovalsResponse], error)
@@ -972,7 +972,7 @@ type BoardServiceHandler interface {
 	ListBoards(context.Context, *connect.Request[v1.ListBoardsRequest]) (*connect.Response[v1.ListBoardsResponse], error)
 	// LimitBoard replaces the limits of a board.
 	LimitBoard(context.Context, *connect.Request[v1.LimitBoardCommand]) (*connect.Response[v1.Done], error)
-	// AgeBoard sets how fast waiting raises the priority of a board's jobs, or ends ageing.
+	// AgeBoard sets the interval at which ageing raises the priority of a board's waiting jobs, or ends ageing.
 	AgeBoard(context.Context, *connect.Request[v1.AgeBoardCommand]) (*connect.Response[v1.Done], error)
 	// PauseBoard stops claims from a board until ResumeBoard.
 	PauseBoard(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
@@ -1800,8 +1800,8 @@ type LogbookServiceClient interface {
 	SaveBook(context.Context, *connect.Request[v1.Book]) (*connect.Response[v1.Done], error)
 	GetBook(context.Context, *connect.Request[v1.GetBookRequest]) (*connect.Response[v1.GetBookResponse], error)
 	ListBooks(context.Context, *connect.Request[v1.ListBooksRequest]) (*connect.Response[v1.ListBooksResponse], error)
-	// GetFlow reads a flow with its atoms after the first skip ones, as many as fit into one
-	// answer. If the rest of the flow fills the answer, it has no atoms.
+	// GetFlow reads a flow with its atoms, without the first skip atoms. The answer has as many atoms
+	// as fit. If the other fields of the flow fill the answer, it has no atoms.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
 	// GetCheckpoints reads the checkpoints of a step, which its next attempt gets.
 	GetCheckpoints(context.Context, *connect.Request[v1.GetCheckpointsRequest]) (*connect.Response[v1.GetCheckpointsResponse], error)
@@ -1916,8 +1916,8 @@ type LogbookServiceHandler interface {
 	SaveBook(context.Context, *connect.Request[v1.Book]) (*connect.Response[v1.Done], error)
 	GetBook(context.Context, *connect.Request[v1.GetBookRequest]) (*connect.Response[v1.GetBookResponse], error)
 	ListBooks(context.Context, *connect.Request[v1.ListBooksRequest]) (*connect.Response[v1.ListBooksResponse], error)
-	// GetFlow reads a flow with its atoms after the first skip ones, as many as fit into one
-	// answer. If the rest of the flow fills the answer, it has no atoms.
+	// GetFlow reads a flow with its atoms, without the first skip atoms. The answer has as many atoms
+	// as fit. If the other fields of the flow fill the answer, it has no atoms.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
 	// GetCheckpoints reads the checkpoints of a step, which its next attempt gets.
 	GetCheckpoints(context.Context, *connect.Request[v1.GetCheckpointsRequest]) (*connect.Response[v1.GetCheckpointsResponse], error)
@@ -2307,8 +2307,8 @@ type AccessServiceClient interface {
 	// ListRefusals lists the calls that the called node has refused since its start. It is
 	// never forwarded.
 	ListRefusals(context.Context, *connect.Request[v1.ListRefusalsRequest]) (*connect.Response[v1.ListRefusalsResponse], error)
-	// RecordAct adds an act that is no command to the audit log, under the caller's name. Only
-	// nodes call it: before they change members, transfer the leadership, or make a backup.
+	// RecordAct adds a record to the audit log, with the caller's name, for an action that is no
+	// command. Only nodes call it, before they change members, transfer the leadership, or make a backup.
 	RecordAct(context.Context, *connect.Request[v1.AuditRecord]) (*connect.Response[v1.Done], error)
 	// WhoAmI returns the caller as the called node authenticated it.
 	WhoAmI(context.Context, *connect.Request[v1.WhoAmIRequest]) (*connect.Response[v1.WhoAmIResponse], error)
@@ -2510,8 +2510,8 @@ type AccessServiceHandler interface {
 	// ListRefusals lists the calls that the called node has refused since its start. It is
 	// never forwarded.
 	ListRefusals(context.Context, *connect.Request[v1.ListRefusalsRequest]) (*connect.Response[v1.ListRefusalsResponse], error)
-	// RecordAct adds an act that is no command to the audit log, under the caller's name. Only
-	// nodes call it: before they change members, transfer the leadership, or make a backup.
+	// RecordAct adds a record to the audit log, with the caller's name, for an action that is no
+	// command. Only nodes call it, before they change members, transfer the leadership, or make a backup.
 	RecordAct(context.Context, *connect.Request[v1.AuditRecord]) (*connect.Response[v1.Done], error)
 	// WhoAmI returns the caller as the called node authenticated it.
 	WhoAmI(context.Context, *connect.Request[v1.WhoAmIRequest]) (*connect.Response[v1.WhoAmIResponse], error)
@@ -2781,8 +2781,8 @@ type ClusterServiceClient interface {
 	// Upgrade raises the cluster version to the version of the leader's program, if all members
 	// can read that version. It cannot be undone.
 	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
-	// Activity returns the numbers of jobs posted and finished in each slot of the last day. The
-	// called node counts them from its start.
+	// Activity returns the numbers of jobs posted and finished in each interval of the last day.
+	// The called node counts them from its start.
 	Activity(context.Context, *connect.Request[v1.ActivityRequest]) (*connect.Response[v1.ActivityResponse], error)
 	// Verify compares the sums of all members' tables at one entry of the log. A member that
 	// differs from a majority stops.
@@ -2964,8 +2964,8 @@ type ClusterServiceHandler interface {
 	// Upgrade raises the cluster version to the version of the leader's program, if all members
 	// can read that version. It cannot be undone.
 	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
-	// Activity returns the numbers of jobs posted and finished in each slot of the last day. The
-	// called node counts them from its start.
+	// Activity returns the numbers of jobs posted and finished in each interval of the last day.
+	// The called node counts them from its start.
 	Activity(context.Context, *connect.Request[v1.ActivityRequest]) (*connect.Response[v1.ActivityResponse], error)
 	// Verify compares the sums of all members' tables at one entry of the log. A member that
 	// differs from a majority stops.
