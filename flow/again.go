@@ -19,10 +19,11 @@ type again struct {
 //
 //	flow.Again("next-month", flow.Requires("month"), flow.Rebind(map[string]string{"month": "following"}))
 //
-// When the step and all other steps have succeeded, one log entry ends the iteration and starts the next. The job keeps
-// its id, key, unread signals and deadline. The iteration has a new flow detail: no result, attempt or mark of earlier
-// iterations counts, and all idempotency keys are new. The cluster keeps the latest 10 iterations. If the flow fails, or
-// if the step is skipped by a condition, the job ends as without the step. A job with a cancel request ends too.
+// When the step and all other steps have succeeded, one log entry ends the iteration and starts the next. The job
+// keeps its id, key, unread signals and deadline. The iteration has a new flow detail: results, attempts and marks
+// of earlier iterations do not apply, and all idempotency keys are new. The cluster keeps the latest 10 iterations.
+// If the flow fails, or if a condition skips the step, the job ends as it would without the step. A job with a
+// cancel request ends too.
 //
 // The step must be a step of the job's flow itself, and a flow has at most one. AgainAfter and AgainAt delay the next
 // iteration.
@@ -30,12 +31,12 @@ func Again(name string, options ...StepOption) *Step {
 	return NewStep(name, nil, append([]StepOption{stepOption(func(s *Step) { s.again, s.task = &again{}, againTask{} })}, options...)...)
 }
 
-// AgainAfter delays the next iteration, at most MaxWait from the end of the present one. No conductor has the job
-// meanwhile.
+// AgainAfter delays the next iteration by d from the end of the current one, at most MaxWait. Meanwhile, no
+// conductor has the job.
 func AgainAfter(d time.Duration) StepOption { return againOption(func(a *again) { a.after = d }) }
 
-// AgainAt delays the next iteration until a time of day after the end of the present one, such as
-// "08:00 Europe/Berlin"; without a zone, UTC. See DeadlineAt.
+// AgainAt delays the next iteration until a time of day, such as "08:00 Europe/Berlin": the first one after the end of
+// the current iteration. The default zone is UTC. See DeadlineAt.
 func AgainAt(text string) StepOption {
 	return stepOption(func(s *Step) {
 		at, err := parseTimeOfDay(text)
@@ -60,7 +61,7 @@ func againOption(set func(*again)) StepOption {
 // Continues reports whether the step was made with Again.
 func (s *Step) Continues() bool { return s.again != nil }
 
-// NextIteration returns the delay until the next iteration, if the present iteration ends now.
+// NextIteration returns the delay until the next iteration, if the current iteration ends now.
 func (s *Step) NextIteration(now time.Time) time.Duration {
 	if s.again.at != nil {
 		return s.again.at.next(now).Sub(now)

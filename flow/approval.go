@@ -22,8 +22,9 @@ type Approval struct {
 	// with the kind logbook.FailureTimeout.
 	Deadline   time.Duration
 	AtDeadline logbook.AtDeadline
-	// Remind are times after the start of the wait, in order and before the Deadline, at most logbook.MaxReminders. At
-	// each, the cluster writes an event of the kind approval_reminder, while the approval is open.
+	// Remind are the delays of reminders, from the start of the wait: ascending, shorter than Deadline, at
+	// most logbook.MaxReminders. While the approval is open, the cluster writes an event of the kind
+	// approval_reminder after each delay.
 	Remind []time.Duration
 }
 
@@ -31,13 +32,13 @@ type Approval struct {
 // rejection fails it permanently, with the kind logbook.FailureApproval. The result has the fields outcome, answers and
 // decisions. The answers come from the latest approval with answers.
 //
-// While only such steps are left, the flow runs nowhere: see Signal. When the flow runs again, the step needs new
-// approvals.
+// While the flow waits only for such steps, no conductor runs it: see Signal. When the flow runs again, the
+// step needs new approvals.
 func Approve(name string, approval Approval, options ...StepOption) *Step {
 	return NewStep(name, waitTask{}, append([]StepOption{Waits(&Wait{For: approval.Deadline, Approval: &approval})}, options...)...)
 }
 
-// Ask makes the approval of one wait that starts now, with the arguments of its step.
+// Ask makes the approval for a wait that starts now, with the arguments of its step.
 func (a *Approval) Ask(s *Step, arguments logbook.Values, now time.Time) (*logbook.Approval, error) {
 	text, err := fillTemplate(a.Text, s.hasArgument, func(argument string) (json.RawMessage, bool) {
 		value, ok := arguments[argument]

@@ -32,10 +32,9 @@ func NewChecker(registry *Registry, limits logbook.Limits) *Checker {
 	return &Checker{registry: registry, limits: limits, passed: make(map[[sha256.Size]byte]bool)}
 }
 
-// Check builds and compiles the flow of a detail, with the names in its store and in a job's
-// store. It accepts a kind that the registry lacks, because another conductor may have it. All
-// faults come as one logbook.ErrInvalid. A flow that passed once passes again without being
-// built.
+// Check builds and compiles the flow of a detail, with the names in its store and in a job's store.
+// It accepts a kind that the registry lacks, because another conductor may have it. All faults come
+// as one logbook.ErrInvalid. Check does not build a flow again that has passed.
 func (c *Checker) Check(detail *logbook.FlowDetail, store logbook.Values) error {
 	if !c.registry.knows(detail.Factory.Name) {
 		return nil

@@ -18,10 +18,10 @@ import (
 // A round ends when the step succeeds or is undone: the next round starts without checkpoints. An execution that
 // fails leaves its checkpoints to its revert. A secret in the value is recorded as its mark, as in a result.
 //
-// The errors: logbook.ErrLimit over logbook.MaxCheckpoint, MaxCheckpoints or MaxCheckpointBytes;
-// logbook.ErrInvalid for a value that is no JSON; ErrAttemptOver after the end of the attempt. After the end of
-// ctx, the value may be recorded. To save its position while it is being cancelled, a step passes
-// context.WithoutCancel(ctx). In a call made by hand, as in a test, the call alone keeps the value.
+// The errors: logbook.ErrLimit over logbook.MaxCheckpoint, MaxCheckpoints or MaxCheckpointBytes; logbook.ErrInvalid for
+// a value that is not JSON; ErrAttemptOver after the end of the attempt. If ctx ends first, the value may have been
+// recorded. To save its position while it is being cancelled, a step passes context.WithoutCancel(ctx). In a call that
+// a test makes by hand, only the call keeps the value.
 //
 // Checkpoint may be called concurrently.
 func (c *Call) Checkpoint(ctx context.Context, name string, value any) error {
@@ -54,10 +54,10 @@ func (c *Call) Checkpoints() logbook.Values {
 // ErrAttemptOver: the attempt has ended, so it records nothing more.
 var ErrAttemptOver = errors.New("the attempt is over")
 
-// Once runs a function once in a round of the step, and returns the recorded result in every later attempt. It
-// records the result as a checkpoint of this name. A crash between the end of the function and the record runs the
-// function again: give the outside system an id that stays the same, such as Call.Key with the name. An error of
-// the function is returned, and not recorded. ctx is the context of the step.
+// Once runs a function once in a round of the step, and returns the recorded result in every later attempt. It records
+// the result as a checkpoint of this name. After a crash between the end of the function and the record, the function
+// runs again: give the outside system an id that stays the same, such as Call.Key with the name. Once returns an error
+// of the function, and does not record it. ctx is the context of the step.
 func Once[T any](ctx context.Context, name string, run func() (T, error)) (result T, err error) {
 	call := CallFrom(ctx)
 	if call == nil {

@@ -116,8 +116,8 @@ func (r *Retrier) Name() string { return r.step.name }
 // its rounds.
 func Pause(backoff Backoff) RetryOption { return retryOption(func(s *Step) { s.pause = &backoff }) }
 
-// RevertingAll makes a retry that has used up its rounds revert everything, instead of leaving
-// the decision to the retry around it.
+// RevertingAll makes a retry without further rounds revert the whole flow, instead of leaving the
+// decision to the retry around it.
 func RevertingAll() RetryOption { return retryOption(func(s *Step) { s.revertingAll = true }) }
 
 // Times runs a flow at most n times; 0 counts as 1. The value of a round is its number, from 1.
@@ -244,7 +244,7 @@ func AlwaysRevert(name string, options ...RetryOption) *Retrier {
 	return newRetrier(name, always(VerdictRevert), derivation{}, nil, options)
 }
 
-// AlwaysRevertAll reverts everything after any failure, without asking the retries around it.
+// AlwaysRevertAll reverts the whole flow after any failure; outer retries do not run.
 func AlwaysRevertAll(name string, options ...RetryOption) *Retrier {
 	return newRetrier(name, always(VerdictRevertAll), derivation{}, nil, options)
 }

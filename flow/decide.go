@@ -9,11 +9,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Depth is how far the no of a decider reaches.
+// Depth limits the steps that the no of a decider excludes.
 type Depth int
 
-// The depths, widest first. If several deciders say no, the widest depth applies. A no does not reach
-// a step through one provider of a value while another provider of the value is not ignored.
+// The depths, widest first. If several deciders say no, the widest depth applies. A no does not spread to a step
+// through an ignored provider of a value while another provider of the value is not ignored.
 const (
 	// DepthAll ignores everything downstream, as far as the enclosing retry. That retry may start
 	// its flow again; the decider then decides again.
@@ -137,7 +137,7 @@ func (g *choiceGraph) behind(child int) []int {
 type LinkDecider struct {
 	Name  string
 	Depth Depth
-	// From are the steps at the start of its link, or those of a Question.
+	// From are the steps at the start of its link, or the steps of a Question.
 	From []Steps
 	// Values are the values of a Question.
 	Values []Wire
@@ -174,8 +174,8 @@ func (p *Plan) Ignored(choice int, depth Depth) []int {
 	return p.IgnoredBeside(choice, depth, func(int) bool { return false })
 }
 
-// IgnoredBeside is Ignored when other steps were ignored before. A step that can get each of its
-// required values from a provider that is not ignored is not ignored because of another provider.
+// IgnoredBeside is Ignored when other steps were ignored before. A step stays if each of its required values has a
+// provider that is not ignored.
 func (p *Plan) IgnoredBeside(choice int, depth Depth, ignored func(step int) bool) []int {
 	if len(p.joins) == 0 || depth == DepthAtom {
 		return p.reached(choice, depth)

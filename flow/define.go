@@ -238,9 +238,9 @@ func versionText(version string) string {
 	return fmt.Sprintf("version %q", version)
 }
 
-// Compare returns the changes from one definition to another: first the changes of present steps,
-// in their order, then the removed steps. If a step's kind has changed, its other changes are
-// left out.
+// Compare returns the changes from one definition to another: first the changes of the
+// steps in current, in their order, then the removed steps. If a step's kind has changed,
+// its other changes are left out.
 func Compare(old, current []logbook.DefinedStep) []Difference {
 	before := make(map[string]*logbook.DefinedStep, len(old))
 	for i := range old {

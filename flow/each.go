@@ -18,11 +18,11 @@ const maxSuffix = len("[9999]")
 // PatternEach is the pattern of a flow made by Each.
 const PatternEach Pattern = "each"
 
-// Each is a flow that runs its body once for each element of the JSON array under the symbol
-// over. The store holds the array, or an earlier step provides it. Like the symbols of Rebind, over
-// can lead to an array inside another value: order.items. The steps of the body find the
-// element under the symbol as. All instances run in parallel, unless AtOnce or InOrder limits
-// them. Later steps wait for all instances. An empty list is done at once.
+// Each is a flow that runs its body once for each element of the JSON array under the symbol over.
+// The store holds the array, or an earlier step provides it. Like the symbols of Rebind, over can
+// lead to an array inside another value: order.items. The steps of the body find the element under
+// the symbol as. All instances run in parallel, unless AtOnce or InOrder limits them. Later steps
+// wait for all instances. With an empty list, the flow is done at once.
 //
 // The flow opens with an atom of the same name, whose result is the list. From then on the list
 // comes from that record: a resumed flow has the same instances even if the source has changed. A
@@ -100,8 +100,9 @@ func Gather(symbol, as string) EachOption {
 // Place gives the steps of an instance its index in the list, from 0, under the symbol as.
 func Place(as string) EachOption { return func(e *each) { e.place = as } }
 
-// AtOnce limits the instances of an Each that run in parallel. They start in the order of the list:
-// the next one when any has ended. An undo takes them in reverse order, with the same limit.
+// AtOnce limits the instances of an Each that run in parallel. They start in the order
+// of the list; whenever one ends, the next one starts. A revert takes them in reverse
+// order, with the same limit.
 func AtOnce(n int) EachOption {
 	return func(e *each) {
 		if n < 1 {
@@ -130,7 +131,8 @@ func (e *each) fingerprint() uint64 {
 // its result is the list, which the engine takes.
 func (s *Step) IsEach() bool { return s.opens != nil }
 
-// Enough is how many instances must succeed, for the opening of an Each with Flow.Enough; else 0.
+// Enough is the number of instances that must succeed, for the opening of an Each
+// with Flow.Enough; else 0.
 func (s *Step) Enough() int {
 	if s.opens == nil {
 		return 0
@@ -424,7 +426,7 @@ type Gathered struct {
 	Failures bool
 }
 
-// Part is which part of the provider's record a wire takes.
+// Part is the part of the provider's record that a wire takes.
 type Part int
 
 // The parts.

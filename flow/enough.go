@@ -29,7 +29,7 @@ func (f *Flow) Enough(n int) *Flow {
 	return f
 }
 
-// Needed is how many members must succeed, as set by Enough; 0: all.
+// Needed is the number of members that must succeed, as set by Enough; 0: all.
 func (f *Flow) Needed() int {
 	if !f.selects {
 		return 0

@@ -52,9 +52,9 @@ func Fail(kind string, err error) error {
 
 // WithDetails adds facts for programs to an error, such as {"status": 402}. The details are
 // recorded as JSON with the failure, at most logbook.MaxDetails of them and 8 KiB together.
-// Details beyond a limit, or without JSON, are left out, and the failure's message reports that.
-// If an error is wrapped several times, the outermost details count. WithDetails(nil, details) is
-// nil.
+// Details beyond a limit, or without JSON, are left out, and the failure's message reports
+// that. If an error is wrapped several times, the outermost details are recorded.
+// WithDetails(nil, details) is nil.
 func WithDetails(err error, details map[string]any) error {
 	if err == nil {
 		return nil

@@ -8,16 +8,16 @@ const MaxFinals = 100
 // Finally adds steps that run exactly once in each run of the flow, after all its other steps, and returns the
 // flow. They run one after another, in the order given, whether the flow succeeded, failed or was cancelled:
 //
-//   - If the other steps have ended, and the flow has not failed, the steps of Finally run next. Steps behind
-//     the flow wait for them.
-//   - If the flow is undone, they run after the undo of the flow and before the undo of the steps in front of it.
-//     Steps of Finally that have ended before the undo do not run again.
+//   - If the other steps have ended, and the flow has not failed, the steps of Finally run next. Steps after the
+//     flow wait for them.
+//   - If the flow reverts, they run after its revert, and before the revert of the steps that come before the flow.
+//     Steps of Finally that ended before the revert started do not run again.
 //   - They do not run between the rounds of the flow's own retry, while the flow is held, or if no step of the
 //     flow has run.
 //
-// The failure of such a step is ignored, as with IgnoreFailure, and the step is not undone. The cause of an undo
-// is in Call.Cause, which is empty after a success. The steps also get the results of steps that were undone.
-// Values that can be absent must be optional, or have a default in the store: a step of the flow may not have run.
+// The failure of such a step is ignored, as with IgnoreFailure, and the step is not undone. Call.Cause has the cause of
+// the revert; after a success it is empty. The steps also get the results of reverted steps. Values that can be absent
+// must be optional, or have a default in the store: a step of the flow may not have run.
 //
 // A step of Finally cannot be a Reverter, a PointOfNoReturn, AtMostOnce or Repeatable.
 func (f *Flow) Finally(steps ...*Step) *Flow {
@@ -40,8 +40,8 @@ func (s *Step) IsFinal() bool { return s.final }
 //
 //	Start ──► steps of the flow ──► gate ──► on_error steps ──► First ──► … ──► End-1
 //
-// Forwards, the gate waits for the steps of the flow. An undo executes the on_error steps before it passes the
-// gate. It passes Start, the gate in front of the flow, only when the final steps have ended.
+// Forwards, the gate waits for the steps of the flow. A revert executes the on_error steps before it passes the gate.
+// It passes Start, the gate before the flow, only when the final steps have ended.
 type Final struct {
 	Flow   string
 	Start  int   // the gate
@@ -59,7 +59,7 @@ func (f *Final) word() string {
 	return "finally"
 }
 
-// Finals are those of all flows with Finally or OnError, inner ones before outer ones. The slice belongs to the
+// Finals are the parts that flows with Finally or OnError make, inner flows before outer ones. The slice belongs to the
 // plan: do not write to it.
 func (p *Plan) Finals() []Final { return p.finals }
 

@@ -130,8 +130,7 @@ type link struct {
 	of        []link // of an otherwise: the links that decide about the other node
 }
 
-// Linear runs its children one after another: a child starts when the one before has finished
-// completely.
+// Linear runs its children one after another: a child starts when the previous child has finished completely.
 func Linear(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternLinear, children: slices.Clone(children)}
 }

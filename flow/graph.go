@@ -96,9 +96,8 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 	}
 }
 
-// connectProviders adds edges from several children that provide a name to a child that requires
-// it. All of them must be conditional, but for one that comes before the others: then at most one
-// of them need run. The resolver checks that the conditions are different ones.
+// connectProviders adds edges from several children that provide a name to a child that requires it. All providers must
+// be conditional, except one that comes before the others. The resolver checks that their conditions differ.
 func (c *compiler) connectProviders(flow *Flow, w *wiring, linked func(int, int) bool, child int, symbol string, candidates []int) {
 	earlier := slices.DeleteFunc(slices.Clone(candidates), func(candidate int) bool { return linked(candidate, child) })
 	conditional := w.conditional(flow)

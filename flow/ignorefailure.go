@@ -78,8 +78,8 @@ func (c *compiler) checkFailureNames() {
 	}
 }
 
-// Omission is a required value that can be absent because the failure of its provider is ignored and the
-// provider has no default result. The step that requires it is then left out.
+// Omission is a required value that can be absent because the failure of its provider is ignored and the provider has
+// no default result. The step that requires it is then skipped.
 type Omission struct{ Step, Symbol, Provider string }
 
 // String describes the omission as a warning.

@@ -87,9 +87,9 @@ func (p *Plan) storedDefaults() map[string]bool {
 	return symbols
 }
 
-// Shadowed are the names in the inputs of Compile that steps hide from other steps, each once, in
-// the order of the steps. A value of the store that replaces a missing result of a step is not a shadow. A shadow is allowed but seldom intended, so programs that show a plan
-// should warn about it.
+// Shadowed are the names in the inputs of Compile that steps hide from other steps, each once, in the order of the
+// steps. A value of the store that replaces a missing result of a step is not a shadow. A shadow is allowed but rarely
+// intended, so programs that show a plan should warn about it.
 func (p *Plan) Shadowed() []Shadow {
 	var shadows []Shadow
 	seen := p.storedDefaults()

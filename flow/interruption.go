@@ -15,8 +15,8 @@ const DefaultGrace = 10 * time.Second
 // for the step. It kills a handler that still runs after the grace. A Go function cannot be
 // killed, and should return soon.
 //
-// The step's return then does not count as its own failure. An error is recorded with
-// logbook.FailureInterrupted, and counts for no retry policy.
+// An error that the interrupted step returns is not its own failure: it is recorded with the kind
+// logbook.FailureInterrupted, and retry policies do not count it.
 type Interruption struct {
 	Reason string
 

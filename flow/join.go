@@ -10,9 +10,8 @@ import (
 // the value.
 const MaxSources = 100
 
-// join is a part of the plan, a step or a flow, that requires a value of several providers before
-// the part. A no that reaches the part through one of them stops there while another provider of
-// the value is left: see Plan.spread.
+// join is a step or a flow that requires a value with several earlier providers. A no that spreads through one provider
+// stops at the join while another provider is not ignored: see Plan.spread.
 type join struct{ part Scope }
 
 // spread returns the steps that a no ignores, in order. It visits what the no reaches from front
@@ -236,9 +235,9 @@ func (r *resolver) know() {
 	}
 }
 
-// others adds the providers in one instance that supply the value if those found before were
-// skipped, the nearest first. Of two providers without an order, the one with the higher number
-// comes first; each of them must be skippable without the other.
+// others adds the providers in one instance that supply the value if the providers in found were skipped,
+// nearest first. Of two unordered providers, the one with the higher number comes first; each must be
+// skippable without the other.
 func (r *resolver) others(vertex int, at source, found []*provider) []*provider {
 	list := r.providers[at]
 	for i := len(list) - 1; i >= 0 && len(found) <= MaxSources; i-- {
@@ -418,8 +417,8 @@ func (p *Plan) position(source *Wire) int {
 	return p.Len()
 }
 
-// SkippedProviders says which steps provide an argument, for the failure of a step whose
-// providers were all skipped; empty: no step provides it.
+// SkippedProviders names the steps that provide an argument, for the failure of a step whose providers were all
+// skipped; empty: no step provides it.
 func (p *Plan) SkippedProviders(wire *Wire) string {
 	var names []string
 	for _, source := range wire.Sources() {

@@ -19,8 +19,8 @@ func (m tolerance) of(elements int) int { return m.count + elements*m.percent/10
 // wait for it are left out. Other steps of the element finish. Nothing is undone, and the other elements
 // continue. With one more failed element, the Each fails as without MaxFailures.
 //
-// In the lists of Gather, the values that a failed element did not provide are null. The failure of a
-// decider is not ignored. An Each inside the body can have no MaxFailures of its own.
+// In the lists of Gather, the values that a failed element did not provide are null. The failure of a decider is not
+// ignored. An Each inside the body cannot have MaxFailures.
 func MaxFailures(n int) EachOption {
 	return func(e *each) {
 		if n < 0 || n > MaxElements {

@@ -24,13 +24,13 @@ const (
 // yet. It is neither a result nor a failure. After the wait, the step is called again, with the
 // same attempt number and a Call.Asked one higher.
 //
-// Meanwhile nothing of the step runs, the step does not count among the running steps, and the
-// conductor may release the job. The step is due at the same time after a crash, and can then be
-// called once too often. A call must therefore be harmless. WaitAtMost limits the whole wait.
+// Meanwhile the step does not run, the limits of running steps do not count it, and the conductor
+// may release the job. A crash does not change the time of the next call, but can add one extra
+// call, which must be harmless. WaitAtMost limits the whole wait.
 //
 // The wait is kept between MinAsk and MaxAsk. The details are recorded like those of the step's
 // progress: a JSON value or a value that marshals to one, or a list of them if there are several.
-// Details that have no JSON, or are longer than MaxDetails, are a failure of kind "result".
+// Details that cannot be encoded, or are longer than MaxDetails, are a failure of kind "result".
 //
 // You may wrap the error, but not with Permanent, Fail or errors.Join: these make it a failure.
 // An at-most-once step cannot be called again, so it fails.

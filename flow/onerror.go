@@ -6,15 +6,15 @@ import "slices"
 // run one after another, in the order given, once for each failure:
 //
 //   - The flow fails if a step in it fails permanently, and neither a retry in the flow nor IgnoreFailure continues it.
-//     A started flow that has not ended also fails when the Timeout of the flow or the deadline of the job passes.
-//     A cancel is no failure.
+//     A started flow that has not ended also fails when the Timeout of the flow or the deadline of the job passes. A
+//     cancel is not a failure.
 //   - The steps wait for the running steps of the flow. They run before the flow reverts, and before it is held.
 //   - If several nested flows fail, the steps of inner flows run first.
 //   - They run after the last round of the flow's own retry, and not between rounds.
 //
-// The failure of such a step is ignored, as with IgnoreFailure, and the step is not undone. The cause is in
-// Call.Cause. Values of steps of the flow must be optional, or have a default in the store: a step may not have run.
-// Only later steps of OnError and Finally can use values of a step of OnError.
+// The failure of such a step is ignored, as with IgnoreFailure, and the step is not undone. The cause is in Call.Cause.
+// Values from the flow's steps must be optional, or have a default in the store: a step may not have run. Only later
+// steps of OnError and Finally can use values of a step of OnError.
 //
 // A step of OnError cannot be a Reverter, a PointOfNoReturn, AtMostOnce or Repeatable.
 func (f *Flow) OnError(steps ...*Step) *Flow {

@@ -19,8 +19,8 @@ const (
 // FailurePolicies are all policies.
 var FailurePolicies = logbook.FailurePolicies
 
-// OnFailure sets the policy for the steps of the flow and of its nested flows without a policy, and
-// returns the flow. The policy of the failed step counts for the whole flow. Default: RevertOnFailure.
+// OnFailure sets the policy for the steps of the flow and of its nested flows without a policy, and returns the flow.
+// The policy of the failed step applies to the whole flow. Default: RevertOnFailure.
 func (f *Flow) OnFailure(policy FailurePolicy) *Flow {
 	f.onFailure = policy
 	return f

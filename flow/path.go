@@ -29,8 +29,8 @@ func CheckPath(path string) error {
 }
 
 // CutPath splits a reference, such as order.id, into the name of a value and the path of a value
-// inside it. Names can contain dots: the longest known name counts. An exact name has no path.
-// If no name is known, CutPath returns the reference unchanged.
+// inside it. Names can contain dots: the longest known name wins. If the whole reference is a known
+// name, the path is empty. If no name is known, CutPath returns the reference unchanged.
 func CutPath(reference string, known func(name string) bool) (name, path string) {
 	for at := len(reference); at > 0; at = strings.LastIndexByte(reference[:at], '.') {
 		if !known(reference[:at]) {
@@ -46,9 +46,9 @@ func CutPath(reference string, known func(name string) bool) (name, path string)
 	return reference, ""
 }
 
-// Inner returns the value at a path inside a JSON value. Without a path, it is the value itself.
-// The error says which part of the path exists, and its type; the name of the value is for the
-// error.
+// Inner returns the value at a path inside a JSON value. Without a path, it is the value
+// itself. The error has the part of the path that exists, and its type. name is the name of
+// the value in the error.
 func Inner(name string, value json.RawMessage, path string) (json.RawMessage, error) {
 	found := name
 	for part := range strings.SplitSeq(path, ".") {

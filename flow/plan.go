@@ -59,7 +59,7 @@ type Plan struct {
 	definition func() logbook.Definition // made at the first use
 }
 
-// Where wires come from, when not from a step.
+// The sources of wires other than steps.
 const (
 	FromStore   = -1
 	FromNowhere = -2 // an optional argument without a provider
@@ -84,8 +84,8 @@ type Wire struct {
 	// Others are the sources to use if the step in From was skipped: the first one that was not
 	// skipped supplies the value. The last one can be FromStore.
 	Others []Wire
-	// Late is set in the wires of an on_error or final step, which also takes the results of steps that were undone. If the
-	// step in From has no result, Others apply.
+	// Late is set in the wires of on_error and final steps, which also take the results of reverted steps. If the step
+	// in From has no result, Others apply.
 	Late bool
 }
 
@@ -96,8 +96,8 @@ func (w *Wire) Sources() []Wire {
 	return append([]Wire{first}, w.Others...)
 }
 
-// Provider is the step whose skipping leaves the source without a value: the provider, or the
-// opening of an each that gathers. False: the source is no step.
+// Provider is the step whose skipping leaves the source without a value: the provider, or the opening of an each that
+// gathers. False: the source is not a step.
 func (w *Wire) Provider() (step int, ok bool) {
 	if w.From == FromEach {
 		return w.Gathered.Each, true

@@ -10,10 +10,10 @@ import (
 // unknown. The details are for display: a JSON value or a value that marshals to one, at most
 // MaxDetails long. Nil keeps the details of this call's last report.
 //
-// Progress never blocks, and may be called concurrently and at any rate: the last report counts.
-// It is recorded with the step at most once a second, and when the call ends. Nothing waits for
-// the record, so a crash can lose the last report. In a call made by hand, as in a test, Progress
-// does nothing.
+// Progress never blocks, and may be called concurrently and at any rate: the last report
+// wins. It is recorded with the step at most once a second, and when the call ends. Nothing
+// waits for the record, so a crash can lose the last report. In a call that a test makes by
+// hand, Progress does nothing.
 //
 // logbook.ErrInvalid and logbook.ErrLimit mean that the report was refused: a negative number,
 // done above total, or details that cannot be kept. A step may ignore these errors.

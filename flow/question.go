@@ -11,13 +11,13 @@ import (
 type Question struct {
 	Name  string // for display
 	Depth Depth  // how far a no reaches
-	// Steps are children of the graph, which the child then waits for, or steps outside it. Compile
-	// reports a step outside that does not always come before the child.
+	// Steps are children of the graph, or steps outside the graph. The child waits for them. Compile reports an outside
+	// step that does not always come before the child.
 	Steps []string
 	// Values are required values, and Optional are values that may be missing. Like the symbols of
 	// Rebind, they can lead to inner values. The child waits for the steps that provide them.
 	Values, Optional []string
-	// Decide gets the answers. The rules of a Decider apply to it.
+	// Decide decides by the results and values. The rules of a Decider apply to it.
 	Decide func(Found) (bool, error)
 }
 
@@ -28,9 +28,9 @@ type Found struct {
 	Values logbook.Values // by the names in the Question
 }
 
-// Ask puts a question before the child with a name, and returns the graph. If the answer is no, the
-// child is ignored: see Decide. A question is not asked and does not count if all steps that it
-// asks, and all steps that provide its values, were ignored.
+// Ask puts a question before the child with a name, and returns the graph. If the answer is no, the child is
+// ignored: see Decide. If all steps of a question, and all providers of its values, were ignored, the question is
+// not evaluated, and does not apply.
 func (f *Flow) Ask(child string, question Question) *Flow {
 	f.links = append(f.links, link{to: child, name: question.Name, depth: question.Depth, question: &question})
 	return f

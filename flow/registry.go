@@ -46,9 +46,9 @@ func (r *Registry) Register(kind string, factory Factory) error {
 }
 
 // Register adds a factory with typed arguments. They are decoded from JSON as json.Unmarshal
-// does; without arguments, build gets the zero value. A field that T does not have is an error,
-// so that a misspelled argument does not pass for an absent one. Errors are those of
-// (*Registry).Register.
+// does; without arguments, build gets the zero value. A field that T does not have is an
+// error, so that a misspelled argument does not pass for an absent one. The errors are those
+// of (*Registry).Register.
 func Register[T any](r *Registry, kind string, build func(args T) (*Flow, error)) error {
 	if build == nil {
 		return r.Register(kind, nil)

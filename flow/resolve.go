@@ -285,9 +285,9 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 	return list
 }
 
-// allSources returns the providers of an argument, nearest first: the last provider that finishes
-// before the step, then the providers that replace it if it was skipped. stored: the store replaces
-// all of them. The user of the value is for the error.
+// allSources returns the providers of an argument, nearest first: the last provider that finishes before the step,
+// then the providers that replace it if it was skipped. stored: the store replaces all of them. user names the user
+// of the value in errors.
 func (r *resolver) allSources(step int, instance int32, argument Argument, user string) (found []*provider, stored bool) {
 	for ; instance >= 0; instance = r.compiler.instances[instance].parent {
 		found, rival := r.sources(step, source{instance: instance, symbol: argument.Symbol})

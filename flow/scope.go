@@ -1,8 +1,8 @@
 package flow
 
-// Scope is the part of a plan that a retry governs: the retry's own step, and the steps and gates
-// of its flow. Both have consecutive numbers. A step outside waits for the whole scope, never for
-// a part of it. So no step downstream of a scope has started while a step of the scope can still fail.
+// Scope is the part of a plan that a retry governs: the retry's own step, and the steps and gates of its flow. The
+// steps have consecutive numbers, and so have the gates. A step outside waits for the whole scope, never for a part of
+// it. So no step downstream of a scope has started while a step of the scope can still fail.
 type Scope struct {
 	// Retry is the number of the retry's own step, the first of the scope. End is one more
 	// than the number of its last step.

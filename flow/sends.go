@@ -20,9 +20,9 @@ type Send struct {
 	Data            json.RawMessage // nil: null
 }
 
-// Sends makes a step send signals to other jobs when it succeeds. The cluster sends them in the log entry that records the
-// success: each signal is sent once, and none is sent by a step that fails. If a signal reaches no job, the step succeeds;
-// the record of the attempt has the answer, and the job has an event of kind jobs.EventUnsent.
+// Sends makes a step send signals to other jobs when it succeeds. The cluster sends them in the log entry that records
+// the success: each signal is sent once, and none is sent by a step that fails. If a signal reaches no job, the step
+// succeeds; the record of the attempt contains the answer, and the board writes an event of kind jobs.EventUnsent.
 func Sends(sends ...Send) StepOption {
 	return stepOption(func(s *Step) { s.sends = append(s.sends, sends...) })
 }

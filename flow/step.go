@@ -158,11 +158,10 @@ func Optional(names ...string) Option {
 // Rebind fills arguments from values with other names: keys are arguments, values are symbols. It
 // applies to execute and revert.
 //
-// A symbol can lead to a value inside another one, by the fields of objects and the indexes of
-// lists: order.items.0.price. If the flow or its store has a value with exactly this name, that
-// value counts; else the longest name of a value at the start of the symbol does. A step fails
-// with the kind logbook.FailureArgument if a required argument has no such inner value; an
-// optional argument is then absent.
+// A symbol can lead to a value inside another one, by the fields of objects and the indexes of lists:
+// order.items.0.price. If the flow or its store has a value with exactly this name, that value wins; else the value
+// with the longest name at the start of the symbol. A step fails with the kind logbook.FailureArgument if a required
+// argument has no such inner value; an optional argument is then absent.
 func Rebind(symbols map[string]string) Option {
 	return option(func(s *Step) {
 		if s.rebind == nil {
@@ -212,9 +211,9 @@ func RevertRequires(names ...string) StepOption {
 // limit applies to each call: see WaitAtMost. 0: no limit.
 func Timeout(d time.Duration) StepOption { return stepOption(func(s *Step) { s.timeout = d }) }
 
-// Deadline limits all executions of the step together, from the start of the first. Retries, the
-// pauses between them and waits after NotYet count. At the deadline the context ends as with
-// Timeout, and the step is not tried again.
+// Deadline limits all executions of the step together, from the start of the first. The limit includes
+// retries, the pauses between them, and waits after NotYet. At the deadline the context ends as with Timeout,
+// and the step is not tried again.
 //
 // The time continues while the flow is suspended or has no conductor. It starts anew when a retry
 // of the flow, or an operator, runs the step again. Reverts have no deadline. 0: none.
@@ -232,9 +231,9 @@ func AtMostOnce() StepOption { return stepOption(func(s *Step) { s.atMostOnce = 
 // Without it, the context of the execution ends: see Interruption. Reverts are never interrupted.
 func Uninterruptible() StepOption { return stepOption(func(s *Step) { s.uninterruptible = true }) }
 
-// PointOfNoReturn declares that a flow does not go back over the step. After the step has succeeded, a
-// failure or a cancellation holds the flow, as with HoldOnFailure. No retry around the step starts its
-// flow again, and operators can only continue the flow forwards.
+// PointOfNoReturn declares that a flow cannot revert past the step. After the step has succeeded, a failure or a
+// cancellation holds the flow, as with HoldOnFailure. No retry around the step starts its flow again, and operators can
+// only continue the flow forwards.
 //
 // The same applies while the step runs, and when it has failed with an unknown outcome: after a timeout, a
 // panic, a result that cannot be recorded, or a lost process. If the step reports a failure, the flow
@@ -242,12 +241,11 @@ func Uninterruptible() StepOption { return stepOption(func(s *Step) { s.uninterr
 // cannot have IgnoreFailure, and cannot be in an Each with MaxFailures.
 func PointOfNoReturn() StepOption { return stepOption(func(s *Step) { s.noReturn = true }) }
 
-// Repeatable declares that a second execution after a crash, with other inputs, does no harm. The
-// first attempt then starts before its mark and the results before it are durable: a flow of
-// quick steps needs fewer rounds of the cluster.
+// Repeatable declares that a second execution after a crash, with other inputs, does no harm. The first attempt then
+// starts before its mark and earlier results are durable: a flow of quick steps waits for fewer commits.
 //
-// After a crash, the record may not show that the step ran. The steps before it then run again:
-// they can give it other values under the same Call.Key, or a decider can exclude it.
+// After a crash, the record may not show that the step ran. Earlier steps then run again: they can give the step other
+// values under the same Call.Key, or a decider can exclude the step.
 //
 // A step cannot be repeatable if it has a revert, runs at most once, has several attempts, or is
 // under a retry. A step with a version, or on a worker, waits for the record anyway.

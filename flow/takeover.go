@@ -1,19 +1,19 @@
 package flow
 
-// TakeoverPolicy is what happens before a flow continues under a new claim, if it was cut off:
-// its last owner died, lost its claim, or handed the job over while steps were still running. A
-// flow that was suspended, or that only waited, was not cut off.
+// TakeoverPolicy decides what happens before a flow that was cut off continues under a new claim. A
+// flow was cut off if its last owner died, lost its claim, or handed the job over while steps were
+// still running. A flow that was suspended, or that only waited, was not cut off.
 type TakeoverPolicy string
 
 // The policies.
 const (
 	// TakeoverContinue continues from the record.
 	TakeoverContinue TakeoverPolicy = "continue"
-	// UndoLast first reverts the last steps, then executes them again. The last steps are those
-	// that were cut off, without a result, and the successful ones after which no step has started.
-	// TakeoverContinue applies to steps that cannot be reverted, that run at most once, or that
-	// started before an operator last intervened. A step that was offered to step workers, or has
-	// returned NotYet, continues, and is not cut off.
+	// UndoLast first reverts the last steps, then executes them again. The last steps are the steps
+	// that were cut off without a result, and the successful steps after which no other step has
+	// started. TakeoverContinue applies to steps that cannot be reverted, that run at most once, or
+	// that started before an operator last intervened. A step that was offered to step workers, or
+	// has returned NotYet, continues, and is not cut off.
 	UndoLast TakeoverPolicy = "undo_last"
 )
 

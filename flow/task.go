@@ -14,8 +14,8 @@ type Task interface {
 	// Execute does the work and returns its result: a JSON value, or a value that marshals to
 	// one. A json.RawMessage is kept unchanged.
 	//
-	// The context ends when the claim is lost, the step's timeout is over or the flow must stop.
-	// Execute must then return soon.
+	// The context ends when the claim is lost, when the step's timeout is over, or when the flow must stop. Execute
+	// must then return soon.
 	//
 	// Execute can be called again for the same step: after a failure, if the step's policy allows
 	// it, and after a crash, when the progress of the earlier call is unknown. An error of type
@@ -53,7 +53,7 @@ type Call struct {
 	Tries int // maximum of tries that Retry allows: 1 without it
 	// LastFailure is the failure of the previous try; nil in the first one.
 	LastFailure *logbook.Failure
-	// LastProgress is the last report of the attempt before in this round; nil: none.
+	// LastProgress is the last report of the previous attempt in this round; nil: none.
 	LastProgress *logbook.Progress
 	Round        int // number of earlier rounds of the step: see Key
 	Asked        int // number of times that this attempt has returned NotYet
@@ -109,8 +109,8 @@ func (c *Call) KeepStderr(end string, truncated bool) {
 // Stderr is the value that KeepStderr set.
 func (c *Call) Stderr() (end string, truncated bool) { return c.stderr, c.stderrTruncated }
 
-// KeepUnbegun sets whether the task returns without a start of its work, for example because a
-// handler cannot be started. Nothing is then reverted. It is for code that makes tasks.
+// KeepUnbegun records whether the task returns before its work has started, for example because a handler cannot be
+// started. Nothing is then reverted. It is for code that makes tasks.
 func (c *Call) KeepUnbegun(unbegun bool) { c.unbegun = unbegun }
 
 // Unbegun is the value that KeepUnbegun set.

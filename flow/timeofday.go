@@ -12,8 +12,8 @@ import (
 // of the first one. The text is the time and the IANA name of its zone, such as "18:00 Europe/Berlin"; without a
 // zone, UTC.
 //
-// A time that does not exist on a day, because the clocks go forward, is the first moment after the gap. Of a time
-// that exists twice, the first one counts.
+// A time that does not exist on a day, because the clocks go forward, is the first moment after the gap. If a time
+// exists twice on a day, the first one applies.
 func DeadlineAt(text string) StepOption {
 	return stepOption(func(s *Step) {
 		at, err := parseTimeOfDay(text)
@@ -25,7 +25,7 @@ func DeadlineAt(text string) StepOption {
 	})
 }
 
-// DeadlineFrom is the time at which executions of a step that started at a time must end; zero: never.
+// DeadlineFrom is the end of the step's deadline, if its first execution started at began; zero: no deadline.
 func (s *Step) DeadlineFrom(began time.Time) time.Time {
 	var end time.Time
 	if s.deadline > 0 {

@@ -2,10 +2,10 @@ package flow
 
 import "time"
 
-// Timeout limits one run of the flow, from the start of its job's attempt to the end of the flow, and returns
-// the flow. When the time is over, running executions are interrupted and the flow reverts, also with the policy
-// HoldOnFailure. The failure has the kind "timeout", and no retry inside the flow decides about it. The time
-// continues while the flow is suspended or has no conductor. Only the outermost flow can have a timeout. 0: none.
+// Timeout limits one run of the flow, from the start of its job's attempt to the end of the flow, and returns the flow.
+// When the time is over, running executions are interrupted and the flow reverts, even with the policy HoldOnFailure.
+// The failure has the kind "timeout", and no retry inside the flow decides about it. The time continues while the flow
+// is suspended or has no conductor. Only the outermost flow can have a timeout. 0: none.
 func (f *Flow) Timeout(d time.Duration) *Flow {
 	f.timeout = d
 	return f

@@ -1,7 +1,7 @@
 package flow
 
-// Turns are the instances of an each of which only some run in parallel: see AtOnce. The engine
-// releases the gates at which they start.
+// Turns are the instances of an each with a limit of parallel instances: see AtOnce. The engine
+// releases the gates at which the instances start.
 type Turns struct {
 	Opening int // the number of the opening
 	AtOnce  int
@@ -15,7 +15,7 @@ type Turn struct {
 	Steps      Steps
 }
 
-// TurnPlace is what a gate is to Turns.
+// TurnPlace is the role of a gate in Turns.
 type TurnPlace struct {
 	Turns, Element int
 	Begins         bool // else it is the gate behind the instance

@@ -36,9 +36,9 @@ const MaxWait = logbook.MaxWait
 // step's result, and T is their type. If T is a struct, its fields are the values that the step provides, as with
 // Func. Data that do not fit T fail the step with the kind logbook.FailureSignalData.
 //
-// While only such steps are left, the flow runs nowhere: the board keeps its job until a signal arrives or the
-// wait is over. The options WaitFor, WaitUntil, OnTimeout and ForSignals configure the wait. A wait is not
-// reverted. When its flow runs again, it waits again, and does not get an earlier signal twice.
+// While the flow waits only for such steps, no conductor runs it: the board keeps its job until a signal arrives or the
+// wait is over. The options WaitFor, WaitUntil, OnTimeout and ForSignals configure the wait. A wait is not reverted.
+// When the flow runs again, the step waits again, and does not get a signal twice.
 func Signal[T any](name string, options ...StepOption) *Step {
 	derived, faults := derive[struct{}, T](name, false)
 	wait := &Wait{Signals: []string{name}, check: func(data json.RawMessage) error {
@@ -74,7 +74,7 @@ func (w *Wait) TopicKey(s *Step, arguments logbook.Values) (string, error) {
 	return key, nil
 }
 
-// Sleep makes a step that does nothing for a time, at most MaxWait. The time goes on while the flow is suspended or
+// Sleep makes a step that does nothing for a time, at most MaxWait. The time continues while the flow is suspended or
 // has no conductor. `conductord flow retry-now` ends it.
 func Sleep(name string, d time.Duration, options ...StepOption) *Step {
 	return NewStep(name, waitTask{}, append([]StepOption{Waits(&Wait{For: d})}, options...)...)
@@ -110,7 +110,7 @@ func OnTimeout(result any) StepOption {
 	})
 }
 
-// ForSignals lets a Signal step wait for signals of other names. The step takes the first that arrived.
+// ForSignals lets a Signal step wait for signals of other names. The step takes the first signal that arrived.
 func ForSignals(names ...string) StepOption {
 	return waitOption(func(w *Wait) { w.Signals = names })
 }

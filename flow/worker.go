@@ -15,12 +15,12 @@ import (
 type WorkerStep struct {
 	Type   string // of the execution
 	Revert string // the type that undoes it; empty: there is nothing to undo
-	// Labels are those that the worker must have. A label can contain arguments of the step in
-	// braces, as in "{platform}" or "{order.region}": see Concurrency. If a value is absent, or the
-	// label is no name with it, the attempt fails with the kind logbook.FailureArgument.
+	// Labels are the labels that the worker must have. A label can contain arguments of the step in
+	// braces, as in "{platform}" or "{order.region}": see Concurrency. If a value is absent, or
+	// makes the label an invalid name, the attempt fails with the kind logbook.FailureArgument.
 	Labels []string
-	// Patience limits an attempt's wait for a worker. Then the attempt fails with the kind
-	// logbook.FailureNoWorker. 0: no limit.
+	// Patience limits an attempt's wait for a worker. After that time, the attempt fails with the
+	// kind logbook.FailureNoWorker. 0: no limit.
 	Patience time.Duration
 }
 
@@ -38,8 +38,8 @@ func OnWorker(step WorkerStep) Task {
 	return workerReverter{workerTask{step}}
 }
 
-// MaxWorkersLost limits the attempts at a step that may lose their worker, between two resets,
-// without counting as failures. It stops a step that kills every worker.
+// MaxWorkersLost limits the attempts at a step, in a row, that can lose their worker without
+// counting as failures. It stops a step that kills every worker.
 const MaxWorkersLost = 5
 
 // WorkerStep returns the argument of OnWorker; false for a step that the conductor does itself.
@@ -155,7 +155,7 @@ func (c *Call) Taken(ctx context.Context, worker WorkerID) error {
 }
 
 // Bound is the context of an attempt that a worker has. It also ends at the step's timeout, which
-// counts from this call. It is for an Offer, which calls it once at most.
+// counts from this call. It is for an Offer, which calls it at most once.
 func (c *Call) Bound(ctx context.Context) context.Context {
 	if c.bound == nil {
 		return ctx
