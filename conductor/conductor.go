@@ -36,9 +36,8 @@
 //   - A job whose run fails gets an ending (outcome.go has the table) or stays claimable.
 //   - No error of the board or the logbook ends the conductor.
 //
-// It assumes that a step stops soon after its context has ended. A step that does not can still
-// run while another conductor starts it again. With the token in its Call, outside systems can
-// refuse the older one.
+// It assumes that a step stops soon after its context has ended. A step that continues can still run while another
+// conductor starts it again. With the token in the Call, outside systems can refuse the older attempt.
 package conductor
 
 import (
@@ -133,8 +132,8 @@ type Options struct {
 	// its evidence. A hand-over does not count. 0: DefaultMaxTries.
 	MaxTries int
 
-	// Metadata returns the metadata of its entity on the board. One goroutine at a time calls it,
-	// every second, and a change is registered. nil: none.
+	// Metadata returns the metadata of the conductor's entity on the board. One goroutine at a time calls it, every
+	// second, and a change is registered. nil: none.
 	Metadata func() logbook.Values
 	// Secrets returns a secret by its name, for the jobs of a board: see engine.Options. nil: no
 	// secrets.
@@ -143,9 +142,9 @@ type Options struct {
 	// be built here. If one could, the job is released for that conductor, which does not count
 	// as a failure.
 	//
-	// It is called for live conductors that take the job's kind from its board and offer its
-	// labels. Drained ones count, because they may be undrained; if there is no other, the reason
-	// on the job names the drain. nil: none could, and the job is trashed.
+	// It is called for live conductors that take the job's kind from its board and offer its labels. This includes
+	// drained conductors, because operators can undrain them; if there is no other, the reason on the job names the
+	// drain. nil: none could, and the job is trashed.
 	Elsewhere func(detail *logbook.FlowDetail, other jobs.Entity) bool
 	Limits    logbook.Limits // of the cluster, for names, results and updates; zero fields: as in logbook.MaxLimits
 	Logger    hclog.Logger   // nil: none

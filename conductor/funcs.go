@@ -35,14 +35,14 @@ import (
 //
 // The context ends when the claim is lost or in doubt, when the conductor has waited
 // Options.Grace for a drain, and when an operator cancels the job; context.Cause has the reason.
-// Func should return soon after. Its error then decides nothing: the job is released or
-// cancelled. If Func does not return within 5 s (for a request: the request's grace), the job
-// goes to the next owner without waiting for it.
+// Func should return soon after. Its error is then ignored: the job is released or cancelled. If
+// Func does not return within 5 s (for a request: the request's grace), the job goes to the next
+// owner without waiting for it.
 type Func func(ctx context.Context, job jobs.Job) error
 
 // WithDetails makes a Func from a function that takes the job's details as a Go value. A job is
-// trashed if its details are no such value, or have a field that T lacks: a misspelled or wrapped
-// value must not become an empty one.
+// trashed if its details are not such a value, or have a field that T lacks: a misspelled or
+// wrapped value must not become an empty one.
 func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) error) Func {
 	return func(ctx context.Context, job jobs.Job) error {
 		var details T

@@ -236,7 +236,7 @@ func (w *workLoop) claim(ctx context.Context, t *liveSession) {
 
 // unwanted is the reason to release a claimed job at once; nil: the job is run. A claim that was
 // sent before a pause or the end of MaxDuration cannot be withdrawn, because it may have been
-// granted. After a lost answer it must be repeated until the result is known.
+// granted. After a lost answer, the claim must be repeated until its result is known.
 func (w *workLoop) unwanted() error {
 	switch {
 	case w.pauses.paused():

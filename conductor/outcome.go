@@ -274,9 +274,9 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxReason-len(mark)], "") + mark
 }
 
-// end carries out a decision, and repeats it until the board has answered or the claim is lost.
-// The board may refuse the ending, because of the flow's last update. The job is then abandoned
-// instead, and if that is refused too, with nothing that could be refused.
+// end carries out a decision, and repeats it until the board has answered or the claim is lost. The board may refuse
+// the ending, because of the flow's last update. Then end abandons the job instead. If the board refuses that too, end
+// abandons the job without any data that could be refused.
 func (r *run) end(d decision, res result) {
 	if d.verb == letGo {
 		r.lost(res.err)

@@ -38,8 +38,8 @@ const (
 )
 
 // attendance is the owner's knowledge of its session. It is a function of the clock readings that
-// it is given, and reads no clock. The readings are boottime's: suspension of the machine counts,
-// steps of its wall clock do not.
+// it is given, and reads no clock. The readings are boottime's: they include suspensions of the
+// machine, and exclude steps of its wall clock.
 //
 // The owner counts from the sending of its last acknowledged keep-alive. The board counts from
 // the arrival, which is later: the owner gives up first. The owner sends one every 0.2 TTL, and

@@ -26,7 +26,7 @@ const (
 	// DefaultSlots suits a small machine.
 	DefaultSlots = 4
 	// DefaultWorkerTTL is longer than the TTL of conductors, because the steps of a worker can be
-	// long: they are stopped when the cluster is out of reach for 0.8 of it.
+	// long: the worker stops them when the cluster is unreachable for 0.8 of its TTL.
 	DefaultWorkerTTL = 15 * time.Second
 	// pullWait limits one call for steps.
 	pullWait = 30 * time.Second
@@ -47,9 +47,9 @@ type WorkerOptions struct {
 	Labels []string
 	Slots  int           // parallel attempts, at most steps.MaxSlots; 0: DefaultSlots
 	TTL    time.Duration // of its session; 0: DefaultWorkerTTL
-	// MaxSteps limits the attempts that the worker requests. Then it finishes its attempts and
-	// returns. It also runs an attempt that was promised to a call whose answer was lost. 0: no
-	// limit.
+	// MaxSteps limits the attempts that the worker requests. Then it finishes its
+	// attempts and returns. It also runs an attempt that the leader assigned to a call
+	// with a lost answer. 0: no limit.
 	MaxSteps int
 	// MaxDuration limits the time in which it takes attempts. Then it finishes its attempts and
 	// returns. 0: no limit.

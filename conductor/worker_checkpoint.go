@@ -11,9 +11,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// keeper returns the function that records the checkpoints of an attempt by reports to the leader. flow.Call calls it for
-// one checkpoint at a time, so the numbers increase in the order of the records. It repeats a report until the checkpoint
-// is recorded or refused, or the attempt, its session or the caller's context ends. over is closed when the task has returned.
+// keeper returns the function that records the checkpoints of an attempt by reports to the leader. flow.Call calls it
+// for one checkpoint at a time, so the numbers increase in the order of the records. It repeats a report until the
+// checkpoint is recorded or refused, or until the attempt, its session or the caller's context ends. over is closed
+// when the task has returned.
 func (w *stepWorker) keeper(t *liveSession, h *heldStep, over <-chan struct{}) flow.Keeper {
 	number := 0
 	return func(ctx context.Context, checkpoint logbook.Checkpoint) error {
@@ -62,9 +63,9 @@ func (h *heldStep) takeProgress() *logbook.Progress {
 	return progress
 }
 
-// checkpoint records a worker's checkpoint, with the progress that the report brings. A late repeat of an earlier report changes
-// nothing. The next offer carries a refusal to the worker. If the context ends first, the worker's report stays without an
-// answer, and this conductor or the next owner of the flow gets it again.
+// checkpoint records a worker's checkpoint, with the progress in the report. A late repeat of an earlier report changes
+// nothing. The next offer carries a refusal to the worker. If the context ends first, the worker's report stays without
+// an answer, and this conductor or the next owner of the flow gets it again.
 func (o *offering) checkpoint(ctx context.Context, outcome *steps.Outcome) {
 	c := *outcome.Checkpoint
 	if c.Number <= o.recorded {

@@ -4,9 +4,9 @@ import "github.com/conductord/conductord/logbook"
 
 // Again makes the posting of a new job with the same work. The posting copies all fields of
 // this job's posting except NotBefore, Deadline, Hold, Front and Traceparent. A DeadlineAfter
-// counts from the new posting. flow must be
-// the flow of this job, or nil if the job has none. The new job gets a new book with a new
-// flow of the same factory, in which no step has run. The job can be in any state.
+// starts at the new posting. flow must be the flow of this job, or nil if the job has none.
+// The new job gets a new book with a new flow of the same factory, in which no step has run.
+// The job can be in any state.
 func (j *Job) Again(flow *logbook.FlowDetail) Posting {
 	again := Posting{
 		ID: NewJobID(), Board: j.Board, Name: j.Name, Priority: j.Priority, Kind: j.Kind, Details: j.Details, Store: j.Store,

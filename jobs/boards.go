@@ -28,8 +28,8 @@ const (
 type BoardLimits struct {
 	Jobs  uint64 // unfinished jobs
 	Bytes uint64 // bytes of the postings of unfinished jobs; see Job.Size
-	// PostingsPerSecond is the rate of a token bucket that holds the postings of one
-	// second. That many postings may arrive together.
+	// PostingsPerSecond is the rate of a token bucket that holds the postings of one second. It
+	// allows bursts: all postings of one second can arrive at once.
 	PostingsPerSecond uint64
 }
 
@@ -139,7 +139,7 @@ type Boards interface {
 	// BoardList reads a page of up to limit boards, sorted by name, without kinds and
 	// holders. after is Page.Next of the previous page, or empty.
 	BoardList(ctx context.Context, after string, limit int) (Page[BoardStatus], error)
-	// LimitBoard replaces the limits of a board. Existing jobs stay, also over the limits.
+	// LimitBoard replaces the limits of a board. Existing jobs stay, even over the limits.
 	LimitBoard(ctx context.Context, name string, limits BoardLimits) error
 	// AgeBoard sets how fast waiting raises the priority of the board's jobs: one step of
 	// priority for each step of time. So every job is claimed eventually. For jobs that

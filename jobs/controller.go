@@ -127,10 +127,9 @@ func (r *OperatorRequest) Interrupts() bool {
 // Cancelling with Revert: if the flow has started, an unclaimed job becomes claimable, and
 // its next owner undoes the flow.
 //
-// The owner of a claimed job suspends or reverts the flow, and then releases the job. If
-// the owner is lost, or abandons the job for another reason, the job goes to the state that
-// the table has for an unclaimed job. If the owner claimed the job after the stop request,
-// the Delay of its abandon counts, and the job cools. If the job ends before its owner
+// The owner of a claimed job suspends or reverts the flow, and then releases the job. If the owner is lost, or abandons
+// the job for another reason, the job goes to the state that the table has for an unclaimed job. If the owner claimed
+// the job after the stop request, the Delay of its abandon applies, and the job cools. If the job ends before its owner
 // carries out the request, the job keeps that end.
 //
 // Repeats: a repeated stop request changes nothing, neither reason nor time. After another
@@ -152,8 +151,8 @@ func (r *OperatorRequest) Interrupts() bool {
 //	delayed    nothing to do         set                delayed, or claimable if it is due
 //	claimable  nothing to do         moves to its place delayed, or claimable if it is due
 //	cooling    ErrConflict           set                delayed if that is longer, otherwise ErrConflict: see RetryNow
-//	claimed    nothing to do         set                set, and counts after the release
-//	suspended  held no longer        set                set, and counts after the resumption
+//	claimed    nothing to do         set                set, and applies after the release
+//	suspended  held no longer        set                set, and applies after the resumption
 //	completed  nothing to do         ErrConflict        ErrConflict
 //	trashed    nothing to do         ErrConflict        ErrConflict
 //

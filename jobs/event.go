@@ -31,8 +31,8 @@ const (
 	EventUnreserved    EventKind = "unreserved"     // the reservation has ended
 	EventRetryNow      EventKind = "retry_now"      // an operator ended the wait of the job's steps for their next attempts
 	EventDecided       EventKind = "decided"        // a person decided the approval of the step in Steps; Reason is the decision
-	// EventApprovalRequested and EventApprovalReminder: the step in Steps waits for an approval, from now on or still.
-	// Reason has the text of the approval, and its needs.
+	// EventApprovalRequested and EventApprovalReminder: the step in Steps has started to wait for an approval, or still
+	// waits. Reason has the text of the approval, and its needs.
 	EventApprovalRequested EventKind = "approval_requested"
 	EventApprovalReminder  EventKind = "approval_reminder"
 	EventSignalled         EventKind = "signalled"  // the job received a signal; with Steps: the waiting step took it

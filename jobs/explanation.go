@@ -34,7 +34,7 @@ var Causes = []Cause{
 	CauseBoardPaused, CauseReserved, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,
 }
 
-// Explanation is why a job does not run now, with a remedy.
+// Explanation is the reason why a job does not run now, with a remedy.
 type Explanation struct {
 	Job    JobID
 	State  State

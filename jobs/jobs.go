@@ -212,18 +212,17 @@ type Posting struct {
 	DeadlineAfter time.Duration
 	// Retry decides what happens when the work of the job fails. Nil: the job is completed.
 	Retry *RetryPolicy
-	// Retention is how long the finished job is kept, however it ended, together with its
-	// book unless another job refers to the book. 0: the cluster's default. The cluster's
-	// maximum number of kept jobs still applies: beyond it, the job whose retention ends
-	// first is removed first.
+	// Retention is the time for which the finished job is kept, however it ended, with its book unless another job
+	// refers to the book. 0: the cluster's default. The cluster's maximum number of kept jobs still applies: beyond it,
+	// the job whose retention ends first is removed first.
 	Retention time.Duration
 	// Traceparent is the W3C trace context of the span that posts the job. Empty:
 	// *raftboard.Client takes the span from the context of Post. Without a span, the job
 	// starts its own trace.
 	Traceparent string
 	// Signal is a signal to the unfinished job with the posting's Key. Without such a job, the job is posted with the
-	// signal. Both happen in one log entry, so of two such postings at once, one posts the job, and the job has both
-	// signals. Without an ID, the signal has the ID of the posting. Nil: none.
+	// signal. Both happen in one log entry: of two parallel postings, one posts the job, and the job gets both signals.
+	// Without an ID, the signal has the ID of the posting. Nil: none.
 	Signal *logbook.Signal
 	// Err is the error of NewPosting or NewPlainPosting. Post and SaveSchedule refuse the
 	// posting with this error.
@@ -301,8 +300,8 @@ type Job struct {
 	// board recognises a late repeat of the ending.
 	Token Token
 
-	// LastOwner is the owner of the latest ended claim, also while the job has another
-	// owner. Empty: no claim has ended.
+	// LastOwner is the owner of the latest ended claim, even while the job has another owner.
+	// Empty: no claim has ended.
 	LastOwner string
 
 	Claims   int // number of claims

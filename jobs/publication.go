@@ -14,7 +14,7 @@ const (
 	MaxPublishedWaits = 1_000
 	// MaxPublishedBytes limits the data of one publication, times its waits: the entry writes a copy for each wait.
 	MaxPublishedBytes = 8 << 20
-	// MaxKept limits the kept publications of a board. Publishers so far ahead of their waits need a queue.
+	// MaxKept limits the kept publications of a board. Publishers that are further ahead of the waits need a queue.
 	MaxKept = 1_000
 	// MaxKeptBytes limits the size of the kept publications of a board.
 	MaxKeptBytes = 8 << 20
@@ -37,7 +37,8 @@ const (
 type Publication struct {
 	Board, Topic, Key string // an empty Board is DefaultBoard
 	To                PublishTo
-	// Keep is how long the board keeps the publication if no step waits for it; 0: not at all. Only PublishToOne.
+	// Keep is the time for which the board keeps the publication if no step waits for it; 0: none.
+	// Only for PublishToOne.
 	Keep time.Duration
 	// Signal has the ID, the data, the rejection and the sender. Its Name is the Topic.
 	Signal logbook.Signal
@@ -53,8 +54,8 @@ type PublishReceipt struct {
 // Publisher publishes to topics.
 type Publisher interface {
 	// Publish gives a signal to steps that wait for a topic and a key on a board. Their jobs continue in the same log
-	// entry. Steps of finished jobs do not count. A kept publication goes to the first wait for the topic and the key
-	// that begins. An empty To is PublishToOne.
+	// entry. Publish ignores steps of finished jobs. A kept publication goes to the next wait that starts for the topic
+	// and the key. An empty To is PublishToOne.
 	//
 	// Without an ID, the client draws one. A repeat of the same topic, key and ID changes nothing while the publication
 	// is among the latest MaxPublicationIDs of the board, and the answer is SignalRepeated.

@@ -11,11 +11,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// RetryPolicy decides what happens to a job whose work failed. An attempt is one complete
-// run of the work. It has failed when the job is consumed with OutcomeReverted or
-// OutcomeFailed. After OutcomeReverted, the next attempt runs the flow from its start.
-// A flow that could not be undone is never retried by a policy. Lost owners and abandons
-// with a failure are no attempts: Job.Crashes and Job.Failures count them.
+// RetryPolicy decides what happens to a job whose work failed. An attempt is one complete run of
+// the work. It has failed when the job is consumed with OutcomeReverted or OutcomeFailed. After
+// OutcomeReverted, the next attempt runs the flow from its start. A flow that could not be undone
+// is never retried by a policy. Lost owners and abandons with a failure are not attempts:
+// Job.Crashes and Job.Failures count them.
 //
 // The zero value tries once, and completes the job. If Delay is 0, it is DefaultRetryDelay.
 // If MaxDelay is 0, it is one hour, or Delay if that is longer.

@@ -28,10 +28,10 @@ const (
 	MaxDecisionReason = 1 << 10
 	// MaxReminders limits the reminders of one approval, because each is an event.
 	MaxReminders = 10
-	// MaxDecisions limits the decisions of one approval. People that decide again use them up.
+	// MaxDecisions limits the decisions of one approval. Each new decision of the same person counts.
 	MaxDecisions = 64
 	// MaxDecisionBytes limits the decisions of one approval together: the step's result contains them, and must fit
-	// into a signal, also with escaped characters, and encrypted.
+	// into a signal, even with escaped characters and encrypted.
 	MaxDecisionBytes = 20 << 10
 )
 
@@ -43,9 +43,10 @@ type Approval struct {
 	Self       bool            `json:"self,omitempty"`   // the decision of the job's poster counts
 	Fields     json.RawMessage `json:"fields,omitempty"` // JSON schema of the answers; nil: an approval has no answers
 	AtDeadline AtDeadline      `json:"at_deadline,omitempty"`
-	// Remind are the times of reminders, in order. At each, the cluster writes an event, while the approval is open.
+	// Remind are the times of reminders, in order. At each of them, the cluster writes an event if the
+	// approval is still open.
 	Remind []Reminder `json:"remind,omitempty"`
-	// Decisions are all decisions in the order of the log, also withdrawn ones.
+	// Decisions are all decisions in the order of the log, including withdrawn ones.
 	Decisions []Decision `json:"decisions,omitempty"`
 }
 
@@ -73,7 +74,7 @@ const (
 // AtDeadlines are all outcomes at the deadline.
 var AtDeadlines = []AtDeadline{FailAtDeadline, ApproveAtDeadline, RejectAtDeadline}
 
-// DecisionKind is what a person says to an approval.
+// DecisionKind is the kind of a person's decision.
 type DecisionKind string
 
 // The kinds of decisions.

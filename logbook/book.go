@@ -92,7 +92,7 @@ type FlowDetail struct {
 
 	// Iteration is the number of the iteration of a flow that continues (flow.Again), from 2; 0: the first.
 	Iteration int `json:"iteration,omitempty"`
-	// Previous is the flow of the iteration before; zero: none is kept.
+	// Previous is the flow of the previous iteration; zero: none is kept.
 	Previous FlowID `json:"previous,omitzero"`
 	// Origin is the flow of the first iteration; zero: this flow. The encryption of Factory, Store and Meta is bound to
 	// it, because the cluster copies them from one iteration to the next.
@@ -179,7 +179,7 @@ type AtomDetail struct {
 	Version   string    `json:"version,omitempty"`
 	State     AtomState `json:"state"`
 	Intention Intention `json:"intention"`
-	// RetryAt is when the next attempt is due, after a failed attempt or a "not yet".
+	// RetryAt is the time of the next attempt after a failure, or of the next call after a "not yet".
 	RetryAt time.Time `json:"retry_at,omitzero"`
 	// Progress is the latest report of the latest attempt; nil if there was none.
 	Progress *Progress `json:"progress,omitempty"`
@@ -253,8 +253,8 @@ type Attempt struct {
 	// EndedAt is zero while the attempt runs. It stays zero if the conductor died, because the
 	// outcome is unknown.
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// Asked counts the "not yet" results of the attempt. After a "not yet", the attempt is open, and
-	// nothing runs until its next attempt.
+	// Asked counts the "not yet" results of the attempt. After a "not yet", the attempt stays open, and nothing
+	// runs until the next call.
 	Asked int `json:"asked,omitempty"`
 	// Offered: the attempt is for a step worker, and continues when its conductor dies. Worker is the
 	// session of the worker that has the attempt, recorded before the worker gets it; empty: no worker

@@ -123,9 +123,9 @@ func Released(interventions []Intervention) bool {
 	return slices.ContainsFunc(interventions, func(i Intervention) bool { return !i.Hold })
 }
 
-// Admit checks that an intervention can be carried out in the flow. The flow must have the atom of the
-// intervention, the atoms of points of no return, its interventions and its definition. If an intervention with the same ID was admitted
-// before, repeated is true. ErrConflict if the flow or the step is in the wrong state, ErrNotFound for an
+// Admit checks that an intervention can be carried out in the flow. The flow must have the atom of the intervention,
+// the atoms of points of no return, its interventions, and its definition. If an intervention with the same ID was
+// admitted before, repeated is true. ErrConflict if the flow or the step is in the wrong state, ErrNotFound for an
 // unknown step, ErrLimit at MaxInterventions.
 func (f *FlowDetail) Admit(i *Intervention) (repeated bool, err error) {
 	for n := range f.Interventions {

@@ -23,7 +23,7 @@ type Limits struct {
 // MaxLimits are the largest limits, and the defaults.
 var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_000}
 
-// WithDefaults returns the limits with limits of MaxLimits instead of limits that are zero or larger.
+// WithDefaults returns a copy in which the limits of MaxLimits replace limits that are zero or too large.
 func (l Limits) WithDefaults() Limits {
 	bounded := func(value, most int) int {
 		if value <= 0 || value > most {

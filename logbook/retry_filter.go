@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// RetryFilter selects the failures after which a step, the flow of a retry, or a job is tried
-// again. Each entry is a kind of failure, or a number: an exit status, or another
-// Failure.Code. An entry matches only the failure's own kind and code. The causes do not count: an
-// attempt that runs at its deadline fails with a cause, and an attempt that starts after the deadline without
-// a cause. Signals and timeouts have no exit status: select them by their kinds, FailureSignal and
-// FailureTimeout.
+// RetryFilter selects the failures after which a step, the flow of a retry, or a job is tried again. Each entry is a
+// kind of failure, or a number: an exit status, or another Failure.Code. An entry matches only the failure's own kind
+// and code. It ignores causes: an attempt that runs at its deadline fails with a cause, but an attempt that starts
+// after the deadline fails without one. Signals and timeouts have no exit status: select them by their kinds,
+// FailureSignal and FailureTimeout.
 type RetryFilter struct {
 	Only  []string // retried failures; empty: all
 	Never []string // failures that are not retried, even if Only matches them too

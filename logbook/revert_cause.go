@@ -18,8 +18,8 @@ const (
 	CauseDropped  CauseKind = "dropped"  // enough other members of a flow have succeeded: see flow.Flow.Enough
 )
 
-// RevertCause is why a step is reverted. It is derived from the flow's record, so it is the same
-// after a takeover.
+// RevertCause is the reason why a step is reverted. It is derived from the flow's record, so it is the
+// same after a takeover.
 type RevertCause struct {
 	Kind CauseKind `json:"kind"`
 	// By is the operator; empty without one.

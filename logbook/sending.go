@@ -23,12 +23,12 @@ type Sending struct {
 	Key   string `json:"key,omitempty"`   // instead of Job: the key of an unfinished job
 	// Signal is without data in a recorded attempt.
 	Signal *Signal `json:"signal,omitempty"`
-	// Answer is set by the cluster: an answer to a signal, or the code of the error.
+	// Answer is the cluster's answer to the signal, or the code of the error.
 	Answer string `json:"answer,omitempty"`
 }
 
-// NameSends sets the missing ids of signals that one place of a flow sends: an attempt of a step. The ids are always the same
-// for the same place.
+// NameSends sets the missing ids of the signals that one place of a flow sends, such as an attempt of a step. The same
+// place always gets the same ids.
 func NameSends(flow FlowID, place string, sends []Sending) {
 	for i := range sends {
 		if s := sends[i].Signal; s != nil && s.ID == "" {

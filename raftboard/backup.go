@@ -73,7 +73,7 @@ type backupReader struct {
 	end    func()
 }
 
-// Read reads on.
+// Read reads the next bytes of the backup.
 func (r *backupReader) Read(into []byte) (int, error) {
 	for len(r.part) == 0 {
 		if !r.stream.Receive() {

@@ -29,10 +29,10 @@ var batchRule = wire.BatchRule{
 // batcher packs the writes of concurrent callers into calls: a call takes everything that waits
 // when it can start. With one call in flight, it keeps the order of its callers.
 //
-// A call that settles nothing puts its requests back to the front of the queue; they go again
-// with the requests that wait by then. The knowledge about each request is therefore exact. A
-// request whose caller leaves while it waits is not sent again, and has happened only if one of
-// its own earlier calls may have.
+// A call that settles nothing returns its requests to the front of the queue. The next call
+// contains them, and the requests that wait by then. The batcher therefore knows which calls
+// contained a request. If a caller leaves while its request waits, the request is not sent again:
+// it can have happened only in one of its earlier calls.
 type batcher[Item proto.Message, Result any] struct {
 	core *core
 	rule wire.BatchRule
@@ -211,9 +211,9 @@ func (b *batcher[Item, Result]) enqueue(r *request[Item, Result]) {
 	}
 }
 
-// leave takes a request back, and reports whether it may have been delivered, unless it proves to
-// be settled. The last caller to leave a call ends the call and waits for its result. For the
-// others the result is ambiguous, because their requests can still be delivered.
+// leave takes a request back, and reports whether it may have been delivered, unless it is settled
+// by then. The last caller to leave a call ends the call and waits for its result. For the others
+// the result is ambiguous, because their requests can still be delivered.
 func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool, failures []NodeFailure, settled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -71,8 +71,8 @@ func updateOf(c *v1.Command) *v1.Update {
 }
 
 // write sends updates and endings in order, with ids for definitions. If the cluster lacks one of
-// these definitions, the command goes again with the definition. All later refused commands go
-// with it, because they may have been refused for the lack of the first. Commands that have
+// these definitions, write sends the command again with the definition. It also sends all later
+// refused commands again: the refusal of the first may have caused theirs. Commands that have
 // happened are not sent again.
 func (c *core) write(ctx context.Context, op operation, commands []*v1.Command) ([]*v1.Result, error) {
 	if c.options.ValueKeys != nil { // encrypted definitions always differ

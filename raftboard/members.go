@@ -34,10 +34,10 @@ type Admission struct {
 	Founders   []Member // the members with which the cluster started
 }
 
-// AddMember makes a node a member without a vote, before it is started. With Replaces, it first
-// removes a member that does not answer. A member that answers stays: remove it when the new one
-// has a vote. A repeat is harmless. "conductord cluster join" does everything that a new node
-// needs.
+// AddMember adds a node as a member without a vote, before the node is started. With
+// Replaces, it first removes a member that does not answer. A member that answers stays:
+// remove it when the new one has a vote. A repeat is harmless. "conductord cluster join" does
+// everything that a new node needs.
 //
 // Errors: ErrInvalid; ErrNotFound if there is no member to replace; ErrConflict for a name or an
 // address in use, or while another change is in progress; ErrLimit.
@@ -54,28 +54,28 @@ func (c *Client) AddMember(ctx context.Context, member NewMember) (Admission, er
 	return Admission{Generation: answer.GetGeneration(), Origin: answer.GetOrigin(), Founders: readMembers(answer.GetFounders())}, nil
 }
 
-// RemoveMember removes a member, and returns the members after that. The node stops when it
-// learns of its removal. Errors: ErrNotFound; ErrConflict if no majority of the other voters
-// answers, or while another change is in progress.
+// RemoveMember removes a member, and returns the remaining members. The node stops when it learns
+// of its removal. Errors: ErrNotFound; ErrConflict if no majority of the other voters answers, or
+// while another change is in progress.
 func (c *Client) RemoveMember(ctx context.Context, name string) ([]Member, error) {
 	op := operation{name: "remove a member", try: transferTime}
 	answer, err := call(ctx, c.core, op, &v1.RemoveMemberRequest{Name: name}, func(p *peer) unary[v1.RemoveMemberRequest, v1.RemoveMemberResponse] { return p.cluster.RemoveMember })
 	return readMembers(answer.GetMembers()), err
 }
 
-// SetVote makes a member that has caught up a voter, or takes its vote away, and returns the
-// members after that. A repeat is harmless. Errors: ErrNotFound; ErrLimit; ErrConflict if the
-// member does not answer or has not caught up, or while another change is in progress.
-// ErrConflict also if no majority of the voters would answer after the change.
+// SetVote makes a member that has caught up a voter, or removes its vote, and returns the changed
+// list of members. A repeat is harmless. Errors: ErrNotFound; ErrLimit; ErrConflict if the member
+// does not answer or has not caught up, or while another change is in progress. ErrConflict also if
+// no majority of the voters would answer after the change.
 func (c *Client) SetVote(ctx context.Context, name string, vote bool) ([]Member, error) {
 	op := operation{name: "change the vote of a member", try: transferTime}
 	answer, err := call(ctx, c.core, op, &v1.SetVoteRequest{Name: name, Vote: vote}, func(p *peer) unary[v1.SetVoteRequest, v1.SetVoteResponse] { return p.cluster.SetVote })
 	return readMembers(answer.GetMembers()), err
 }
 
-// MoveMember changes the addresses of a member, each HOST:PORT, and returns the members after
-// that. The member must answer at the new raft address. A repeat is harmless. Errors: ErrInvalid;
-// ErrNotFound; ErrConflict.
+// MoveMember changes the addresses of a member, each HOST:PORT, and returns the changed list of
+// members. The member must answer at the new raft address. A repeat is harmless. Errors:
+// ErrInvalid; ErrNotFound; ErrConflict.
 func (c *Client) MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]Member, error) {
 	op := operation{name: "change the addresses of a member", try: transferTime}
 	request := &v1.MoveMemberRequest{Name: name, RaftAddress: raftAddress, ApiAddress: apiAddress}

@@ -30,9 +30,9 @@ const (
 const (
 	// maxLearned limits the nodes that are known only from answers.
 	maxLearned = 16
-	// shunTime is how long an unreachable learned address is skipped. Nodes may know the leader by
-	// an address that cannot be reached from here. Other nodes forward to the leader, at the cost
-	// of a hop.
+	// shunTime is the time for which an unreachable learned address is skipped. Nodes may know
+	// the leader by an address that cannot be reached from here. Other nodes forward to the
+	// leader, at the cost of a hop.
 	shunTime = 10 * time.Second
 )
 

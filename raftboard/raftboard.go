@@ -180,9 +180,9 @@ func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
 	return Open(ctx, options)
 }
 
-// Open makes a client and waits until one node, leader or not, has answered: it reports a wrong
-// address. ErrInvalid names every fault of the options. ErrUnavailable, after the patience or the
-// end of the context, names the nodes that were tried.
+// Open makes a client and waits until one node, leader or not, has answered. It therefore reports a wrong address.
+// ErrInvalid names every fault of the options. ErrUnavailable, after the patience or the end of the context, names the
+// nodes that were tried.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	client, err := newClient(options)
 	if err != nil {
@@ -255,9 +255,8 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // client has written or read. Writes are unaffected. Closing the view closes the client.
 func (c *Client) Stale() *Client { return &Client{core: c.core, stale: true} }
 
-// StaleAge is the age of the stale answers to this client: for each answer, how long before it
-// the node had heard the leader; the longest of these times. Known is false if one of the nodes
-// had not heard a leader since its start.
+// StaleAge returns the age of the oldest stale answer to this client. The age of an answer is the time since its node
+// last heard the leader. known is false if one of the nodes had not heard a leader since its start.
 func (c *Client) StaleAge() (age time.Duration, known bool) {
 	c.ages.Lock()
 	defer c.ages.Unlock()

@@ -39,9 +39,9 @@ func (r *Routed) For(ctx context.Context, board string) (*Client, error) {
 	return r.Client(ctx, r.source.Current().Route(board).Cluster)
 }
 
-// Client returns the client of a cluster, by its name in the topology. Possibly no node of the
-// cluster answers: then the client's calls fail. Errors: ErrNotFound; ErrUnavailable if DNS does
-// not name its servers; ErrInvalid for options that do not fit its servers.
+// Client returns the client of a cluster, by its name in the topology. If no node of the cluster
+// answers, the client's calls fail. Errors: ErrNotFound; ErrUnavailable if DNS does not name its
+// servers; ErrInvalid for options that do not fit its servers.
 func (r *Routed) Client(ctx context.Context, cluster string) (*Client, error) {
 	servers, err := r.source.Servers(ctx, cluster)
 	if err != nil {

@@ -28,7 +28,7 @@ func (c *Client) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Se
 }
 
 // KeepAlive implements jobs.Attendant. It does not wait for other calls, and an attempt takes at
-// most a second, so that a hanging node costs no session.
+// most a second, so that a hanging node does not end a session.
 func (c *Client) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	op := operation{name: "keep session " + id.String() + " alive", try: keepAliveTime, over: conductordv1connect.SessionServiceKeepAliveProcedure}
 	request := &v1.KeepAliveRequest{Session: id.String()}

@@ -1,9 +1,8 @@
 // Package secrets reads the secrets of steps for a conductor, from files, environment variables
 // and a command, in this order. The first source that has a secret wins.
 //
-//   - A file of the directory: BOARD/NAME for the jobs of one board, or NAME for the jobs of all
-//     boards. The board's file wins. Only its owner and its group may be able to use it. Links
-//     must stay within the directory.
+//   - A file of the directory: BOARD/NAME for the jobs of one board, or NAME for the jobs of all boards. The board's
+//     file wins. Only its owner and its group may have access to it. Links must stay within the directory.
 //   - An environment variable: the prefix, then the name in capital letters, with underscores in
 //     place of dots and dashes. It is for the jobs of all boards.
 //   - The command gets board and name as its arguments, and prints the secret. A status other
@@ -12,8 +11,8 @@
 // The directory of a board belongs to that board. Options.Boards sets the boards of all other
 // secrets.
 //
-// One line break at the end of a file or an output is not part of the secret. Nothing is cached:
-// each attempt at a step reads its secrets, so a changed secret counts from then on.
+// One line break at the end of a file or an output is not part of the secret. Nothing is cached: each attempt at a step
+// reads its secrets, so a changed secret applies from the next attempt on.
 //
 // A job can name every secret of its board, and the shared secrets that its board may name. A
 // caller that may post to a board can therefore make the conductor's handlers use them, and its

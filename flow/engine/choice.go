@@ -40,9 +40,9 @@ func (f *facts) chosen(gate int) bool {
 	return all
 }
 
-// choose asks the deciders of a gate, if it has any, and records the steps that a no ignores. It
-// reports whether the gate's successors may continue. After a no they may, because ignored steps
-// count as done.
+// choose calls the deciders of a gate, if it has any, and records the steps that a no
+// ignores. It reports whether the gate's successors may continue. After a no they may,
+// because ignored steps count as done.
 func (c *core) choose(gate int, now time.Time) bool {
 	index, ok := c.plan.ChoiceAt(gate)
 	if !ok || c.chosen(gate) {

@@ -9,9 +9,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A member of a flow.Group, such as an element of an each with flow.MaxFailures, fails with a step that is
-// tolerated and has no flow.IgnoreFailure. A retry around that step is not asked about other steps any more,
-// because the steps after the failed step are left out already.
+// A member of a flow.Group, such as an element of an each with flow.MaxFailures, fails with a step that is tolerated
+// and has no flow.IgnoreFailure. Retries around that step do not decide about failures of other steps after that,
+// because the steps after the failed step are already skipped.
 
 // toleratesElement reports whether the element of a step may fail. In a flow that is undone, or in a part
 // that a retry undoes, it may not.

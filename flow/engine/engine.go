@@ -36,15 +36,14 @@
 //     a crash the flow continues, and the failed step is not executed again.
 //   - On_error steps (flow.Flow.OnError) of a flow that fails run once, before a step of the flow is undone, and before
 //     the flow is held.
-//   - Final steps (flow.Flow.Finally) of a flow that has started run once: after its other steps, or after their
-//     undo. Their failures are ignored, and nothing interrupts them but a suspension.
+//   - Final steps (flow.Flow.Finally) of a flow that has started run once: after its other steps, or after their undo.
+//     Their failures are ignored, and only a suspension interrupts them.
 //   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The
 //     decision is recorded with the failure. Only a request to revert is stronger.
 //   - After a flow.PointOfNoReturn that has succeeded, runs, or has an unknown outcome, a failure or a
 //     request to revert holds the flow, and no retry around that step starts another round.
-//   - A retry's decision and the time of the next round are recorded with the failure, and the
-//     retry is not asked again. Every started round counts, so a crash gives a retry no
-//     more rounds.
+//   - A retry's decision and the time of the next round are recorded with the failure, and the retry does not decide
+//     again. Every started round counts, so a crash gives a retry no more rounds.
 //   - While a retry's flow is undone, a later failure or a cancellation can still revert
 //     everything. A revert of everything is never taken back.
 //   - A decider's answer is recorded with its consequence: steps are ignored, or they run.
@@ -56,8 +55,8 @@
 //   - A flow stays writable and readable however much its steps produce, and however often they
 //     are tried. A result that is too large is a failure, failures and stderr are cut, and the
 //     logbook folds the oldest attempts.
-//   - A run costs O(steps + edges), whatever the shape of the flow, and as much again each time
-//     that a flow.Each takes its list. Lists that are taken together count once.
+//   - A run costs O(steps + edges), whatever the shape of the flow, and as much again each time that a flow.Each takes
+//     its list. Lists that are taken together cost this once.
 //
 // # Assumptions
 //
@@ -82,8 +81,8 @@ const (
 	// DefaultWorkers is the default of parallel steps in a flow. Most steps wait, for a process
 	// or another system, so the number does not depend on cores.
 	DefaultWorkers = 16
-	// DefaultGrace is how long Run waits for steps whose context has ended.
-	// It is longer than handlers get between SIGTERM and SIGKILL.
+	// DefaultGrace is the time for which Run waits for steps whose context has ended. It is longer than handlers get
+	// between SIGTERM and SIGKILL.
 	DefaultGrace = 5 * time.Second
 	// maxUnacknowledged bounds the updates that are not yet durable. Without a bound, a fast
 	// flow could run arbitrarily far ahead of a slow cluster.
@@ -150,7 +149,7 @@ type Options struct {
 	// executions finish. When a step has failed permanently, the executions that are undone
 	// because of it are interrupted in any case. nil: never.
 	Interrupt <-chan time.Duration
-	// TimeUp is when the time of the run is over: see flow.Flow.Timeout. The flow then reverts, and its running
+	// TimeUp is the end of the time of the run: see flow.Flow.Timeout. The flow then reverts, and its running
 	// executions are interrupted. A flow that reverts, is held or has ended ignores it. Zero: never.
 	TimeUp time.Time
 	// RetryNow starts the waiting steps that it receives by name, before the time of their next
@@ -248,8 +247,7 @@ type Event struct {
 	// Attempt is the attempt that started or ended; nil: none.
 	Attempt *logbook.Attempt
 	RetryAt time.Time
-	// Difference is one difference between the recorded definition of the flow and the present
-	// one.
+	// Difference is one difference between the recorded definition of the flow and the current one.
 	Difference *flow.Difference
 	// Progress is the step's progress as recorded: at most once a second, and when the step ends.
 	// nil: nothing new.

@@ -14,8 +14,8 @@ import (
 // are ignored. The gate of the group is released when the undo has ended, so no step after the group runs in
 // parallel with the undo.
 //
-// The decision follows from the record alone: a step of a dropped member is recorded with the intention drop, or
-// not as a success, before any later result. So a resumed run finds the same complete members and decides alike,
+// The decision follows from the record alone: a step of a dropped member is recorded with the intention drop, or not as
+// a success, before any later result. So a resumed run finds the same complete members and makes the same decision,
 // even if the drop itself was lost.
 
 // isDropped reports whether a step reverts or has reverted because enough other members have succeeded.

@@ -16,7 +16,7 @@ import (
 //  1. A started final step ends. If the flow has failed, its on_error steps are executed: see onerror.go.
 //  2. The body is undone.
 //  3. The final steps that have not ended are executed, in order, if a step of the body has run.
-//  4. The undo passes the gate in front of the flow.
+//  4. The undo passes the gate before the flow.
 //
 // Final steps are not undone. In a flow that reverts, they keep the state success or failure. When a retry around the
 // flow starts another round, final steps are recorded as reverted without a run, like steps without a revert.

@@ -10,8 +10,8 @@ import (
 // permanently: no other step starts, running steps finish, on_error steps run, and nothing is undone. Then the flow
 // ends in the state failure, and waits for an operator, as after a failed revert.
 //
-// The cause of a held flow is recorded with the failure, while the flow is still running. So a flow that
-// is running with a cause is held: the next owner asks no retry again, and starts nothing.
+// The cause of a held flow is recorded with the failure, while the flow is still running. So a flow that is running
+// with a cause is held: the next owner calls no retry again, and starts nothing.
 
 // holdsAt reports whether the failure of a step holds the flow.
 func (c *core) holdsAt(step int) bool {

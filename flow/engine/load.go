@@ -23,7 +23,7 @@ import (
 //	reverting       reverted again, but not before RetryAt
 //	reverted        kept
 //	revert_failure  the flow is failure
-//	ignore          kept; its decider is not asked again
+//	ignore          kept; its decider is not called again
 //	retrying        its flow starts again. So does the flow of a retry in success with
 //	                the intention retry, when all of it is undone, not before RetryAt
 //

@@ -7,11 +7,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A flow does not go back over a point of no return (flow.PointOfNoReturn) that has succeeded, runs, or has
-// an unknown outcome. A failure, or a request to revert, then holds the flow: see hold. A retry around such a
-// step is not asked. A retry in parallel with the step, or after it, still starts its own flow again.
+// A flow does not revert past a point of no return (flow.PointOfNoReturn) that has succeeded, runs, or has an unknown
+// outcome. A failure, or a request to revert, then holds the flow: see hold. A retry around such a step does not
+// decide. A retry in parallel with the step, or after it, still starts its own flow again.
 //
-// The decision follows from the record alone: each state that counts is recorded before the failure.
+// The decision follows from the record alone: each relevant state is recorded before the failure.
 
 // passed returns a point of no return within bounds over which the flow does not go back; -1: none.
 func (f *facts) passed(bounds *flow.Scope) int {

@@ -8,15 +8,15 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ErrNoReturn: a revert or an intervention would go back over a flow.PointOfNoReturn. A revert would hold
-// the flow instead.
+// ErrNoReturn: a revert or an intervention would revert past a flow.PointOfNoReturn. A revert would
+// hold the flow instead.
 var ErrNoReturn = errors.New("the flow has passed a point of no return, and cannot revert")
 
 // Undo is a step that a revert undoes.
 type Undo struct {
 	Step string
-	// State is the step's present state. A running step is interrupted first, or finishes first
-	// if it is Uninterruptible.
+	// State is the step's current state. A running step is interrupted first, or finishes first if
+	// it is Uninterruptible.
 	State           logbook.AtomState
 	Uninterruptible bool
 	// AwaitsWorker: no worker has taken the step. Its offer is withdrawn first.

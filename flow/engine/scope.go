@@ -30,13 +30,13 @@ type scope struct {
 	failures   map[string]*logbook.Failure // while restarting; replaced, never changed: calls hold it
 }
 
-// resolve decides what is undone after a step has failed permanently. It asks the innermost retry
-// around the step, then the next one out, as long as each leaves the decision to the next. If
-// none decides, the flow is held or reverted. Between the retries inside an element of an each and the
-// others, the element may fail, but not if a decider in front of the step has failed (undecided).
+// resolve decides what is undone after a step has failed permanently. It calls the innermost retry around the step,
+// then the outer retries one by one, until one of them decides. If none decides, the flow is held or reverted. When all
+// retries inside an element of an each have left the decision, the element can fail, unless a decider before the step
+// has failed (undecided).
 //
-// It returns false if nothing more is undone than before: the retry of a scope that already
-// restarts is asked again, and again decides to restart.
+// It returns false if nothing more is undone than before: the retry of a scope that already restarts is called again,
+// and again decides to restart.
 func (c *core) resolve(step int, undecided bool, now time.Time) bool {
 	cause, outside := c.blame(step, c.vertices[step].failure), false
 	tolerable := !undecided && c.toleratesElement(step)

@@ -22,8 +22,8 @@ func (c *core) tolerates(step int) bool {
 }
 
 // tolerate records an ignored failure, with the default result of the step. attempt is nil if it is already
-// recorded. If the step itself has no IgnoreFailure, its element of an each has failed, and the later steps
-// of the element are left out.
+// recorded. If the step itself has no IgnoreFailure, its element of an each has failed, and the later steps of
+// the element are skipped.
 func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
 	change := logbook.AtomChange{Intention: logbook.IntendIgnore}
 	if attempt != nil {

@@ -61,9 +61,9 @@ const _ = uint64(wire.MaxMessage - maxRequest)
 const (
 	// openTime is how long a node may take to accept a stream.
 	openTime = 5 * time.Second
-	// reopenPause is how long a client makes plain calls after a stream has broken, and
-	// refusedPause after a stream could not be opened: the node may not know streams, or has none
-	// left.
+	// reopenPause is the time for which a client makes plain calls after a stream has broken.
+	// refusedPause is the same after a stream could not be opened: the node may not know
+	// streams, or has none left.
 	reopenPause  = time.Second
 	refusedPause = 10 * time.Second
 	// idleTime is how long a stream stays open without a call.

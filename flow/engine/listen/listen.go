@@ -110,7 +110,7 @@ func (r *Relay) Observe(event engine.Event) {
 	}
 }
 
-// Dropped is how many events were dropped so far.
+// Dropped is the number of events that were dropped so far.
 func (r *Relay) Dropped() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
