@@ -30,7 +30,7 @@ type WorkerStep struct {
 //
 // The attempt survives its conductor: the next conductor waits for the worker's report. Only the
 // end of the worker's session ends the attempt. Then another worker gets the step, up to
-// MaxWorkersLost times in a row; an at-most-once step fails.
+// MaxWorkersLost times; an at-most-once step fails.
 func OnWorker(step WorkerStep) Task {
 	if step.Revert == "" {
 		return workerTask{step}
@@ -38,8 +38,9 @@ func OnWorker(step WorkerStep) Task {
 	return workerReverter{workerTask{step}}
 }
 
-// MaxWorkersLost limits the attempts at a step, in a row, that can lose their worker without
-// counting as failures. It stops a step that kills every worker.
+// MaxWorkersLost limits the attempts at a step that can lose their worker without
+// counting as failures. Only a reset by an operator restarts the count. It stops a step
+// that kills every worker.
 const MaxWorkersLost = 5
 
 // WorkerStep returns the argument of OnWorker; false for a step that the conductor does itself.

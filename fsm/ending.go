@@ -87,9 +87,9 @@ func (t *txn) abandon(c *v1.Ending) error {
 	return nil
 }
 
-// undoneSince reports whether a request to undo the job came during its current claim. The owner may not know the
-// request, so the delay of its abandon does not count. The next owner gets the request with the job, so its delay
-// counts.
+// undoneSince reports whether a request to undo the job came during its current claim. The owner may not
+// know the request, so the delay of its abandon does not apply. The next owner gets the request with the
+// job, so its delay applies.
 func undoneSince(j *jobRecord) bool {
 	return j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since)
 }

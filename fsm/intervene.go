@@ -189,9 +189,9 @@ func interventionSize(i *logbook.Intervention) int {
 	return about + len(i.Step) + len(i.Result) + len(i.By) + len(i.Reason)
 }
 
-// steer changes a job for its flow's interventions to be carried out. A finished or parked job becomes
-// claimable, unless the last intervention has Hold. If a withdrawal leaves no intervention to
-// perform, a job that was reopened for them is completed again.
+// steer changes a job so that an owner carries out the interventions in its flow. A finished or parked job becomes
+// claimable, unless the last intervention has Hold. If a withdrawal leaves no intervention to perform, a job that was
+// reopened for them is completed again.
 func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.Intervention, record *flowRecord, released bool) {
 	evidence := jobs.Event{
 		Token: last.Token, Reason: saidOf(last),
@@ -256,7 +256,7 @@ func saidOf(i *logbook.Intervention) string {
 	return said
 }
 
-// lift withdraws a stop request that contradicts the interventions to be carried out. A request to cancel and undo stays if the
+// lift withdraws a stop request that contradicts the pending interventions. A request to cancel and undo stays if the
 // interventions continue the undo. The suspension of a suspended job stays. A job that was being cancelled no longer
 // waits for its not-before time.
 func lift(j *jobRecord, pending []logbook.Intervention, now time.Time) {

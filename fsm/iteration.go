@@ -15,9 +15,8 @@ import (
 )
 
 // A job continues when its owner consumes it with a success and a jobs.Continuation. One entry ends the iteration and
-// creates the next one: a new flow without records takes the place of the old flow in the book and in the job. Each
-// flow refers to the flow of the iteration before. The oldest flow is removed when there are more than
-// jobs.KeptIterations.
+// creates the next one: a new flow without records replaces the old flow in the book and in the job. Each flow refers
+// to the flow of the previous iteration. The oldest flow is removed when there are more than jobs.KeptIterations.
 //
 // All records of steps belong to their flow, so marks, attempts, waits, checkpoints and idempotency keys of an iteration
 // end with it. Signals belong to the job, so unread signals stay.

@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// standing returns the state of a job by its facts, and the time until which it waits, if any. Every
-// combination of facts has a state; the first matching line counts:
+// standing returns the state of a job by its facts, and the time until which it waits, if any. Every combination of
+// facts has a state; the first matching line applies:
 //
 //	final                               completed or trashed
 //	claim                               claimed

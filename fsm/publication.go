@@ -13,9 +13,9 @@ import (
 )
 
 // A step that waits for a topic has a row in tableWait, like a step that waits for a signal, and one in
-// tableSubscription, by which a publication finds the step. Both rows change in one entry. A publication that reaches
-// the wait gives the atom a signal with the topic's name. The subscription stays on the board on which it began, also
-// if the job moves.
+// tableSubscription, by which a publication finds the step. Both rows change in one entry. A publication that
+// reaches the wait gives the atom a signal with the topic's name. The subscription stays on the board on which it
+// started, even if the job moves.
 
 // publicationKey returns the start of all keys of a topic and a key.
 func publicationKey(board, topic, key string) []byte {

@@ -8,9 +8,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Step reads a step of a job. ErrNotFound if the job has no flow, or if its flow has no such step. A flow
-// without a definition, with only the hash of one, or with an encrypted one, can have any step. ErrInvalid for a step that runs
-// once for each element of a list: only its instances have records.
+// Step reads a step of a job. ErrNotFound if the job has no flow, or if its flow has no such step. A flow whose
+// definition is missing, encrypted, or only a hash can have any step. ErrInvalid for a step that runs once for each
+// element of a list: only its instances have records.
 func (m *Machine) Step(id jobs.JobID, name string) (step jobs.Step, err error) {
 	if err := logbook.MaxLimits.CheckName("step", name); err != nil {
 		return step, err

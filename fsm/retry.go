@@ -96,7 +96,7 @@ func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 
 // retryNow ends the wait of a job's steps for their next attempts. It removes the times of the waiting steps from the
 // record, so that every later owner starts them too. If the owner of a claimed job has already decided to abandon the
-// job until such a time, the delay of the abandon does not count.
+// job until such a time, the delay of the abandon does not apply.
 func (t *txn) retryNow(c *v1.JobCommand) error {
 	j, request, err := t.target(c, jobs.RequestRetryNow)
 	if err != nil {

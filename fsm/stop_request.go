@@ -118,9 +118,8 @@ func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.Opera
 	return nil
 }
 
-// haveUndone makes a cancelled job claimable, for an owner that reverts its flow. The delay of an
-// abandon no longer counts. A job of a lost owner still cools, because steps of that owner can
-// still run.
+// haveUndone makes a cancelled job claimable, for an owner that reverts its flow. The delay of an abandon no longer
+// applies. A job of a lost owner still cools, because steps of that owner can still run.
 func (t *txn) haveUndone(j *jobRecord, request *jobs.OperatorRequest) {
 	j.StopRequest, j.Held = request, false
 	if j.end != endLost {

@@ -14,10 +14,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A step that waits for a signal has a row in tableWait as long as its wait can take one: while its atom is
-// pending, and its open execution has a wait without a signal. The row and the atom change in one entry. When a
-// signal meets a wait, the atom gets the signal, and the row is removed. The next owner of the job, or the present
-// one, finds the signal in the atom, and records the step's result.
+// A step that waits for a signal has a row in tableWait as long as its wait can take one: while its atom is pending,
+// and its open execution has a wait without a signal. The row and the atom change in one entry. When a signal meets a
+// wait, the atom gets the signal, and the row is removed. The current or next owner of the job finds the signal in the
+// atom, and records the step's result.
 
 // waitKey returns the key of an open wait. The waits of a flow sort by their starts.
 func waitKey(flow logbook.FlowID, number uint64, atom uint32) []byte {
@@ -222,8 +222,8 @@ func (t *txn) forgetRunning(flow logbook.FlowID) {
 	}
 }
 
-// hurry lets a job whose step has taken a signal continue. The owner of a claimed job may not know the signal, so
-// the delay of its abandon does not count. The job no longer cools, unless its owner was lost. The caller
+// hurry lets a job whose step has taken a signal continue. The owner of a claimed job may not know the signal,
+// so the delay of its abandon does not apply. The job no longer cools, unless its owner was lost. The caller
 // does not store the job.
 func (t *txn) hurry(j *jobRecord) {
 	switch {

@@ -5,8 +5,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// BulkCommand returns the command of a bulk for one of its jobs. For a job that has not been
-// claimed since, it is equal at each try.
+// BulkCommand returns the command of a bulk for one of its jobs. All tries give the same command
+// for a job that was not claimed meanwhile.
 func BulkCommand(b *jobs.Bulk, j *jobs.Job) *v1.Command {
 	request := JobCommandToProto(&jobs.JobCommand{Job: j.ID, Revert: b.Revert, By: b.By, Reason: b.Reason})
 	switch b.Action {

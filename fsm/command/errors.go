@@ -36,10 +36,9 @@ const (
 	CodeInternal = "internal"
 )
 
-// codes is the table of codes and sentinels. The first row that matches an error is its code.
-// Uncertain is first, because it must not be mistaken for another code. Unclaimable, job
-// over, decided and signalled are before conflict, nobody waits is before not found, signals full and publications full are before over limit, and overloaded is before unavailable, because
-// these errors match both rows.
+// codes is the table of codes and sentinels. The first row that matches an error is its code. Uncertain is first,
+// because it must not be mistaken for another code. If an error matches two rows, the more specific row is first: for
+// example, unclaimable is before conflict, and overloaded is before unavailable.
 var codes = []struct {
 	code     string
 	sentinel error

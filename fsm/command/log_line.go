@@ -14,7 +14,7 @@ func LogLineToProto(line *steplog.Line) *v1.LogLine {
 	}
 }
 
-// LogLineFromProto converts such a line. Nil is the zero line.
+// LogLineFromProto converts a line of a step's output. Nil is the zero line.
 func LogLineFromProto(message *v1.LogLine) (steplog.Line, error) {
 	var r reader
 	line := steplog.Line{

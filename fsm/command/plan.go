@@ -9,10 +9,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The state machine reads no rule and no zone. The leader computes the slots of a call
-// from the stored schedule and the time, and puts them into the command. A command
-// names the revision of the schedule from which it was computed. If that has changed,
-// the command is refused with ErrConflict, and must be computed again.
+// The state machine reads no rule and no zone. The leader computes the slots of a call from the
+// stored schedule and the time, and puts them into the command. A command names the revision of the
+// schedule from which it was computed. If the revision has changed, the command is refused with
+// ErrConflict, and must be computed again.
 
 // PlanSave decides the start of a schedule's slots, and its first slot. known is the schedule that
 // given replaces; nil: there is none, and given gets the id.

@@ -11,11 +11,11 @@ import (
 const DigestSize = sha256.Size
 
 // PostingDigest distinguishes a repeat of a posting from another posting with the same id. It is
-// the SHA-256 of the posting's encoding, with named values in sorted order. An empty board counts
-// as the default board, because both have the same meaning. The traceparent does not count: a
-// repeat can come from another span. PostingDigest changes both fields temporarily, so no other
-// goroutine may use the posting meanwhile. Protobuf guarantees this encoding only for one build;
-// digests are stored, so a test pins one.
+// the SHA-256 of the posting's encoding, with named values in sorted order. It treats an empty
+// board as the default board, because both have the same meaning. It ignores the traceparent,
+// because a repeat can come from another span. PostingDigest changes both fields temporarily, so no
+// other goroutine may use the posting meanwhile. Protobuf guarantees this encoding only for one
+// build; digests are stored, so a test pins one.
 //
 // The encoding uses the given memory, which may be nil. again is this memory, or larger memory, for
 // the next call.

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// SlotRecordsFromProto converts several.
+// SlotRecordsFromProto converts several records.
 func SlotRecordsFromProto(messages []*v1.SlotRecord) ([]schedules.SlotRecord, error) {
 	var records []schedules.SlotRecord
 	for _, message := range messages {

@@ -35,8 +35,8 @@ type Options struct {
 	Name    string // name of this node, which is one of the Members
 	Cluster string // the cluster's id: nodes of another cluster are refused
 	// Members are the founders of the cluster, including this node. At the first start, all
-	// founders must have the same list. After that, only this node's own address in the list
-	// counts. Incarnations are ignored.
+	// founders must have the same list. After that, only this node's own address in the list is
+	// used. Incarnations are ignored.
 	Members []Member
 	DataDir string // contains all durable files; created if it is missing
 	Init    bool   // this is the node's first start: create its identity in an empty data directory

@@ -302,9 +302,8 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 	return &conductordv1.GetBoardResponse{Board: command.BoardToProto(&board)}, nil
 }
 
-// ownIDDigits is the minimum length of an id prefix from a caller that cannot read all boards. The
-// search must be complete, and must not reveal how many ids of other boards match. With 9 digits,
-// the matches are about the ids of 4 s.
+// ownIDDigits is the minimum length of an id prefix from a caller that cannot read all boards. The search must be
+// complete, and must not reveal how many ids of other boards match. 9 digits match the ids of about 4 s.
 const ownIDDigits = 9
 
 // findIDs finds ids by prefix, among the ids that the caller may see.

@@ -60,7 +60,7 @@ func (r *Readiness) CatchUp(ctx context.Context, ask AskCommit) {
 	}
 }
 
-// leadersCommit asks the leader for its commit index. The answer counts only if it comes from a
+// leadersCommit asks the leader for its commit index. The answer is valid only if it comes from a
 // serving leader of this node's current term: such a leader has committed an entry of its term, so
 // its commit index includes all earlier terms.
 func (r *Readiness) leadersCommit(ctx context.Context, ask AskCommit) (commit uint64, known bool) {

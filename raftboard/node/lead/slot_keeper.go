@@ -31,8 +31,8 @@ type keptRule struct {
 }
 
 // serveSchedules posts slots until ctx ends. The state machine takes each slot once, from the
-// present leader and in order. So nothing here has to be exact: failed proposals are repeated,
-// and a slot that was proposed already is refused.
+// current leader and in order. So nothing here has to be exact: failed proposals are repeated, and
+// a slot that was proposed already is refused.
 func (t *Tasks) serveSchedules(ctx context.Context, current *Leadership) {
 	k := &slotKeeper{Tasks: t, leadership: current, rules: map[schedules.ID]keptRule{}}
 	for {

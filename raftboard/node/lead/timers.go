@@ -198,9 +198,8 @@ func (t *Tasks) Sweep(ctx context.Context, current *Leadership) (more bool) {
 	}})
 }
 
-// housekeep proposes a command of the leader's own, and reports whether there is more
-// of the same to do. A failure is logged as failed, and the command is due again at the
-// next wake.
+// housekeep proposes one of the leader's own commands, and reports whether more work of the same
+// kind remains. A failure is logged as failed, and the command is due again at the next wake.
 func (t *Tasks) housekeep(ctx context.Context, failed string, c *conductordv1.Command) (more bool) {
 	_, results, err := t.Proposer.Propose(ctx, c)
 	if err == nil {

@@ -18,9 +18,9 @@ const (
 	elsewhereTime = 3 * time.Second
 	// maxKnown limits the remembered workers, including workers whose session has ended.
 	maxKnown = 4096
-	// asideAfter is the number of different steps that must fail, with no success between, before
-	// their worker is set aside. Attempts at one step count once: a bad step must set no worker
-	// aside.
+	// asideAfter is the number of different steps that must fail, with no success between,
+	// before their worker is set aside. Attempts at one step count once: a bad step must
+	// not set a worker aside.
 	asideAfter = 5
 	// asideFirst is the first pause of a worker that is set aside. Each failed trial doubles the
 	// pause, up to asideMost: a repaired worker gets steps again within a few minutes.

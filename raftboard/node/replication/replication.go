@@ -62,8 +62,8 @@ type Leader struct {
 	ID   string // of the node in the log; empty: no leader
 	Name string
 	API  string // host:port of its HTTP port
-	// Heard is the time of the last message from any leader, also from an earlier one. It is zero
-	// if the node has heard from no leader since its start.
+	// Heard is the time of the last message from any leader, including earlier ones. It is zero if
+	// the node has heard from no leader since its start.
 	Heard time.Time
 }
 

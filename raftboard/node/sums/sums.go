@@ -222,7 +222,7 @@ func Differing(a, b []*conductordv1.TableSum) (tables []string) {
 	return tables
 }
 
-// ToProto are sums as messages.
+// ToProto converts sums to messages.
 func ToProto(sums []fsm.TableSum) []*conductordv1.TableSum {
 	told := make([]*conductordv1.TableSum, len(sums))
 	for i, sum := range sums {

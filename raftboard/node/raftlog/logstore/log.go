@@ -142,10 +142,10 @@ func (l *Log) SetUint64(key []byte, value uint64) error {
 	return l.watch("write the term", func() error { return l.terms.set(key, binary.BigEndian.AppendUint64(nil, value)) })
 }
 
-// DeleteRange removes entries before a snapshot, or the end of the log that a new leader
-// replaces. It asks Truncations before it removes that end. After raft has cleared its log behind
-// a leader's snapshot, it can trim the log by the earlier bounds while it appends further
-// entries: then nothing is left to remove.
+// DeleteRange removes entries before a snapshot, or the end of the log that a new leader replaces.
+// It asks Truncations before it removes that end. After raft has cleared its log for a leader's
+// snapshot, it can trim the log by the earlier bounds while it appends further entries: then
+// nothing is left to remove.
 func (l *Log) DeleteRange(first, last uint64) error {
 	return l.watch("trim the raft log", func() error {
 		begins, ends, err := Bounds(l.engine)

@@ -25,9 +25,9 @@ const memberPoll = 100 * time.Millisecond
 // Each change of it adds or removes one node, so the majorities before and after the change share a
 // node. Read rounds and clock rounds count the same majority; see askers.go.
 //
-// The first configuration comes from the files. Two nodes with different lists in their files could
-// each count their own majority, and both acknowledge writes. So a list counts only when all
-// members in it have it:
+// The first configuration comes from the files. Two nodes with different lists in their files
+// could each count their own majority, and both acknowledge writes. So a list is valid only when
+// all its members have it:
 //
 //   - Each handshake contains the list of the cluster's founders. Nodes with different lists refuse
 //     each other.
@@ -35,9 +35,9 @@ const memberPoll = 100 * time.Millisecond
 //     lists the node in another list has reached it.
 //   - The node joins raft when every listed member has agreed, or when one member has joined. A node
 //     that agrees has stored its list and the peers it has met, and keeps the list over a restart.
-//   - Once raft has a configuration, the list in the file no longer counts. The handshake still
-//     contains the list of the first start, which never changes. A node that joins later gets this
-//     list from the cluster.
+//   - Once raft has a configuration, the list in the file is ignored. The handshake still
+//     contains the list of the first start, which never changes. A node that joins later gets
+//     this list from the cluster.
 //
 // After that, a node refuses nodes that are not in its configuration. A refused node that was a
 // member earlier has been removed. It stops when it learns that, because ids are never used again.
@@ -147,9 +147,9 @@ func (m *Members) IDs() (all []raft.ServerID) {
 // IsMember reports whether a member has a name.
 func (m *Members) IsMember(name string) bool { _, is := m.Find(name); return is }
 
-// Hears reports whether messages of a node count: messages of a member, and of a node that members
-// vouch for while this node follows no other leader. A starting node does not know the members yet,
-// and ignores all messages of raft.
+// Hears reports whether this node accepts the messages of another node. It accepts messages of
+// members. While it follows no other leader, it also accepts messages of a node that members vouch
+// for. A starting node does not know the members yet, and ignores all messages of raft.
 func (m *Members) Hears(id raft.ServerID) bool {
 	return m.group.Raft() == nil || m.has(id) || !m.group.Follows(id) && m.isVouched(id)
 }

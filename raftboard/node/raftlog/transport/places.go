@@ -17,11 +17,11 @@ const (
 	maxMemberAddresses = 64
 )
 
-// places are shared by the connections that have not completed the handshake. When all are taken,
-// a new connection replaces another one. The replaced one is chosen in this order: a stranger
-// before an address of a member; the address with the most places; a connection that has sent
-// nothing; the oldest. Silent strangers therefore keep out no member, which speaks first and at
-// once.
+// places are shared by the connections that have not completed the handshake. When all are
+// taken, a new connection replaces another one. The replaced one is chosen in this order: a
+// stranger before an address of a member; the address with the most places; a connection that
+// has sent nothing; the oldest. Silent strangers therefore cannot keep out a member, because a
+// member sends the first message at once.
 type places struct {
 	mu        sync.Mutex
 	taken     map[*place]struct{}      // guarded by mu

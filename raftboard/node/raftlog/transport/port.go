@@ -8,7 +8,7 @@
 // that refuses an entry.
 //
 // Guarantees: no byte of raft is exchanged with a node that the handshake refuses, and none with
-// any node before Join. Messages of a node that is removed later no longer count. Connections,
+// any node before Join. Messages of a node that is removed later are ignored. Connections,
 // handshakes and questions in progress are limited. Close ends all connections and goroutines.
 //
 // Assumed: no node forges another's handshake, which Options.Certified ensures; without it the
@@ -59,7 +59,7 @@ type Options struct {
 	// Admit returns an error for a node that is not a member of this cluster now, or that was met
 	// before as another instance.
 	Admit func(other Hello) error
-	// Hears reports whether messages of an admitted node still count. It is called for each
+	// Hears reports whether messages of an admitted node are still accepted. It is called for each
 	// message, because a member can be removed while its connection is open.
 	Hears func(id raft.ServerID) bool
 	// Present are the current members known to this node.
@@ -246,7 +246,7 @@ func (p *Port) tracked(conn net.Conn) *trackedConn {
 	return kept
 }
 
-// DropUnheard closes connections with nodes whose messages no longer count.
+// DropUnheard closes connections with nodes whose messages are no longer accepted.
 func (p *Port) DropUnheard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
