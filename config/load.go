@@ -26,9 +26,9 @@ const maxFile = 1 << 20
 // the form of os.Environ. flags maps the names of the given flags, without dashes, to their values. An
 // empty path means no file.
 //
-// Empty variables count as unset. A variable with nearly the name of a setting is a fault. Load ignores
-// other variables, because programs and service links of Kubernetes set variables with the same prefix.
-// The error is Faults, or another error for a file that cannot be read.
+// Load treats empty variables as unset. A variable with nearly the name of a setting is a fault. Load ignores other
+// variables, because programs and service links of Kubernetes set variables with the same prefix. The error is Faults,
+// or another error for a file that cannot be read.
 func Load(path string, env []string, flags map[string]string) (Config, error) {
 	return loadRows(table(), path, env, flags)
 }

@@ -1,9 +1,9 @@
 // Package topology maps boards to clusters. Clusters that share a topology share nothing but
 // this file; there is no consensus between them.
 //
-// A Topology is one file's content, and never changes. A Source follows the file. A board has
-// one cluster: that of its exact name, or of the longest prefix that matches, or the default.
-// A prefix may name several clusters; see Spread.
+// A Topology is one file's content, and never changes. A Source follows the file. A board has one
+// cluster: the cluster for its exact name, else for the longest prefix that matches, else the
+// default. A prefix may name several clusters; see Spread.
 package topology
 
 import (

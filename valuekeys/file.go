@@ -62,7 +62,7 @@ func Open(path string) (*Keys, error) {
 	return keys, nil
 }
 
-// Parse reads the text of a file of keys. Errors never hold a key.
+// Parse reads the text of a file of keys. Errors never contain a key.
 func Parse(text []byte) (*Keys, error) {
 	keys := &Keys{}
 	var faults []error

@@ -1,5 +1,5 @@
-// Package valuekeys encrypts the values of jobs and flows, so that the nodes of a cluster and its
-// backups hold none in plain text.
+// Package valuekeys encrypts the values of jobs and flows, so that the nodes of a cluster and its backups contain
+// no value in plain text.
 //
 // Keys are read from a file that only its owner can read. The first key encrypts, and all decrypt.
 // To replace a key, put the new key first, and keep an old key as long as any value encrypted with

@@ -23,15 +23,15 @@ const (
 
 // Argv gives a handler arguments on its command line, to execute and to revert. An element can
 // name arguments of the step in braces, as in "--amount={amount}", and values inside them, as in
-// "{order.id}": see flow.CheckPath. A string is inserted as its text, any other value as JSON. "{{"
-// and "}}" are literal braces. An element that names an absent argument is left out. If an argument
-// lacks the inner value, the step fails with the kind logbook.FailureArgument, except as MayLack
-// says. A step that would put a secret on a command line fails, because all users of the machine
-// can read it.
+// "{order.id}": see flow.CheckPath. A string is inserted as its text, any other value as JSON.
+// "{{" and "}}" are literal braces. An element that names an absent argument is left out. If an
+// argument lacks the inner value, the step fails with the kind logbook.FailureArgument, unless
+// MayLack names the argument. A step that would put a secret on a command line fails, because
+// all users of the machine can read it.
 func Argv(elements ...string) Option { return func(s *settings) { s.argv = elements } }
 
-// MayLack names arguments that can lack the inner values that Argv names: such an element is left
-// out.
+// MayLack names arguments that can lack the inner values that Argv names: an element with a missing
+// inner value is left out.
 func MayLack(arguments ...string) Option { return func(s *settings) { s.mayLack = arguments } }
 
 // CheckArgv refuses elements that cannot be on a command line, and elements that name an

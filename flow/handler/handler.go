@@ -21,7 +21,7 @@
 //
 //	PATH, LANG, TZ, HOME, TMPDIR   fixed; the last two name the working directory
 //	CONDUCTORD_HANDLER   path at which the handler was found ($0 does not have it)
-//	CONDUCTORD_JOB, CONDUCTORD_FLOW, CONDUCTORD_STEP   who calls
+//	CONDUCTORD_JOB, CONDUCTORD_FLOW, CONDUCTORD_STEP   identity of the call
 //	CONDUCTORD_ACTION    execute or revert
 //	CONDUCTORD_ATTEMPT   counts from 1, including attempts that a crash cut off
 //	CONDUCTORD_TRY, CONDUCTORD_TRIES   failures of this round plus one, and the maximum of tries in the step's policy
@@ -32,11 +32,10 @@
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
 //	TRACEPARENT          the W3C trace context of this attempt's span; only where the conductor traces
 //
-// Each run has its own working directory, empty at first and removed afterwards. The removal
-// follows no link and delays the step by one second at most; the rest is removed in the
-// background. If the process is killed before the removal, the next one that calls Open removes
-// the directory (see Scratch). A handler's command line has the arguments of Argv, none by
-// default. No shell is involved.
+// Each run has its own working directory, empty at first and removed afterwards. The removal does not follow links, and
+// delays the step by one second at most; the rest is removed in the background. If the process is killed before the
+// removal, the next one that calls Open removes the directory (see Scratch). A handler's command line has the arguments
+// of Argv, none by default. No shell is involved.
 //
 // # Answer
 //
@@ -58,21 +57,21 @@
 //
 //	{"not_yet": "30s", "details": {"build": 4711}}
 //
-// This is no failure and uses up no attempt (flow.NotYet). The handler then runs again, to
-// execute or to revert as before, and CONDUCTORD_ASKED counts these runs.
+// This is not a failure, and does not use up an attempt (flow.NotYet). The handler then runs again, to execute or to
+// revert as before, and CONDUCTORD_ASKED counts these runs.
 //
 // A running handler can write its progress to file descriptor 3, at any rate, one JSON object per
 // line. done and total are whole numbers; total and details are optional.
 //
 //	{"done": 3, "total": 10, "details": {"file": "c.tar"}}
 //
-// The last line counts (flow.Call.Progress). A line can also be a checkpoint (flow.Call.Checkpoint):
+// The last line wins (flow.Call.Progress). A line can also be a checkpoint (flow.Call.Checkpoint):
 //
 //	{"checkpoint": {"name": "row", "value": 7}}
 //
-// File descriptor 4 has a line for each checkpoint when it is durable, or with an error. The handler need not
-// read it. The next attempt gets all checkpoints of the round as $checkpoints, and the last progress of the attempt
-// before as $progress. Any other line, and a line over 68 KiB, is ignored.
+// File descriptor 4 has a line for each checkpoint when it is durable, or with an error. The handler need not read it.
+// The next attempt gets all checkpoints of the round as $checkpoints, and the last progress of the previous attempt as
+// $progress. Any other line, and a line over 68 KiB, is ignored.
 //
 // # Guarantees
 //

@@ -198,9 +198,9 @@ func (p *process) begin(cgroup *os.File) {
 	close(p.exited)
 }
 
-// askToStop gives the group time to end by itself. It returns false if the handler had ended
-// already: its work then counts. An interrupted handler has the grace of the interruption, until
-// its claim ends too. Its work counts if it ends by itself in that time.
+// askToStop gives the group time to end by itself. It returns false if the handler had ended already: its result is
+// then used. An interrupted handler has the grace of the interruption, until its claim ends too. Its result is used if
+// it ends by itself in that time.
 func (p *process) askToStop(ctx context.Context) bool {
 	select {
 	case <-p.exited:

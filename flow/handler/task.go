@@ -81,9 +81,9 @@ func Scratch(directory string) Option { return func(s *settings) { s.scratch = d
 // it. The Task is a flow.Reverter only if revert is not empty. The handlers are looked up at each
 // run, not here; Check looks them up now.
 //
-// A failure is a *logbook.Failure of kind handler (the handler cannot be found or started),
-// handler.exit, handler.signal, result or timeout. A handler that answers not_yet gives a
-// flow.NotYet, which is no failure. When the context is cancelled, the error wraps its cause.
+// A failure is a *logbook.Failure of kind handler (the handler cannot be found or started), handler.exit,
+// handler.signal, result or timeout. A handler that answers not_yet gives a flow.NotYet, which is not a failure. When
+// the context is cancelled, the error wraps its cause.
 func (s *Set) Task(execute, revert string, options ...Option) flow.Task {
 	t := task{set: s, execute: execute, settings: settings{
 		grace:    DefaultGrace,

@@ -37,15 +37,14 @@ type Condition struct {
 	// Failure is a path like Field, in the failure of a step that ignores it: kind, message, code or
 	// details.
 	Failure string `json:"failure,omitempty"`
-	// Failed asks whether the step has failed, instead of Is.
+	// Failed tests whether the step has failed, instead of Is.
 	Failed *bool `json:"failed,omitempty"`
 	Is     Test  `json:"is,omitempty"`
 	// Value is the operand of the test.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Depth is how far a no reaches: the name of a flow.Depth. Empty: all.
+	// Depth limits the steps that a no excludes: the name of a flow.Depth. Empty: all.
 	Depth string `json:"depth,omitempty"`
-	// Otherwise is a step of the same graph with a condition: see flow.Otherwise. Only Depth can stand
-	// beside it.
+	// Otherwise is a step of the same graph with a condition: see flow.Otherwise. Only Depth can be combined with it.
 	Otherwise string `json:"otherwise,omitempty"`
 }
 

@@ -31,20 +31,20 @@
 //	optional = ["language"]
 //	argv     = ["--in={where}"]    # arguments on the command line, besides those on stdin
 //	at_most_once = true            # never started twice, even after a crash
-//	point_of_no_return = true      # the flow does not go back over it, once it has succeeded
+//	point_of_no_return = true      # the flow cannot revert past it, once it has succeeded
 //	uninterruptible = true         # finishes when its flow is undone or suspended meanwhile
 //	repeatable = false             # true: may run again after a crash, with other inputs
 //	version  = "2"
 //	on_failure = "ignore"          # the flow continues after a permanent failure
-//	default  = []                  # the result then
+//	default  = []                  # the result after such a failure
 //
 // A symbol can lead to a value inside another one, by fields and indexes: see flow.Rebind. Braces in
 // argv, worker_labels and a concurrency key can do the same with an argument.
 //
 //	requires = {price = "order.items.0.price"}
 //
-// A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
-// when, retry, on_takeover, on_failure, steps, on_error and finally, and nothing else.
+// A step that contains steps is a nested flow: it has a name, a description, a pattern, after, when, retry,
+// on_takeover, on_failure, steps, on_error and finally, and nothing else.
 //
 // The retry of a flow, or of the document, decides about the whole flow when one of its steps has
 // failed permanently. It is not the retry of a step:
@@ -63,7 +63,7 @@
 //	when = {step = "check", field = "total", is = "over", value = 100}
 //	when = {any = [{input = "env", is = "equals", value = "prod"}, {not = {step = "check", is = "exists"}}]}
 //
-// Some steps run when the others have ended, or are undone:
+// Finally steps run when all other steps have ended or are undone:
 //
 //	[[finally]]
 //	name     = "close-room"
@@ -85,7 +85,7 @@
 //	[[steps]]
 //	name = "hotel"
 //	flow = "booking"
-//	with = {city = "to"}           # the flow's city is to here
+//	with = {city = "to"}           # the city of the flow is the value to
 //
 //	[flows.booking]                # has a pattern, a retry and steps
 //
@@ -265,7 +265,8 @@ type Each struct {
 	Place  string    `json:"place,omitempty"`
 	AtOnce int       `json:"at_once,omitempty"` // 0: all
 	Gather Arguments `json:"gather,omitempty"`  // values that the instances provide, with the names of their lists
-	// MaxFailures is how many elements may fail: a number, or a share such as "10%"; nil: the each ignores none.
+	// MaxFailures limits the elements that may fail: a number, or a share such as "10%"; nil: the
+	// each ignores no failure.
 	MaxFailures json.RawMessage `json:"max_failures,omitempty"`
 	Failures    string          `json:"failures,omitempty"` // the symbol of their list
 	Enough      int             `json:"enough,omitempty"`   // see flow.Flow.Enough; 0: all elements must succeed

@@ -36,7 +36,8 @@ type Amounts struct {
 	Jobs  uint64 // unfinished jobs, posted by the principal or on the boards
 	Bytes uint64 // bytes of the postings of these jobs; see jobs.Job.Size
 	// PostingsPerSecond is the rate of a token bucket that holds the postings of one second.
-	// That many postings may arrive together. As a use: the postings taken from the bucket.
+	// It allows bursts: all postings of one second can arrive at once. As a use: the postings
+	// taken from the bucket.
 	PostingsPerSecond uint64
 	Sessions          uint64 // open sessions; only for a principal
 	// Watches are the watches and long polls (ClaimNext, WaitJob, WaitStep) at one node; only for a

@@ -54,7 +54,7 @@ type Status struct {
 // the jobs that need an operator.
 //
 // Jobs follows events and does not poll. If events that it needs are no longer kept, it lists the
-// jobs again and continues. A state that a job leaves within the same log entry does not count.
+// jobs again and continues. Jobs ignores a state that a job leaves within the same log entry.
 //
 // ErrNotFound if a job in Waiting.Jobs does not exist when the call starts; ErrLimit if more
 // than MaxAwaited jobs are left; ErrInvalid for a final state.

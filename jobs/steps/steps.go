@@ -77,7 +77,7 @@ type Work struct {
 
 	TimeLeft time.Duration // 0: no limit
 
-	// LastProgress is the last report of the attempt before in this round; nil: none.
+	// LastProgress is the last report of the previous attempt in this round; nil: none.
 	LastProgress *logbook.Progress
 	// Checkpoints are the checkpoints of this round by name; set by the leader for the worker.
 	Checkpoints logbook.Values

@@ -15,9 +15,9 @@ const (
 	ballastShare = 8
 )
 
-// limitMemory gives Go's runtime the limit of the configuration, and allocates ballast: memory
-// that is never touched. The collector counts the ballast, but the system never has to provide
-// it. Next to a large heap the ballast hardly matters; a higher GOGC would. It counts while it
+// limitMemory gives Go's runtime the limit of the configuration, and allocates ballast: memory that
+// is never touched. The collector counts the ballast, but the system never has to provide it. Next
+// to a large heap, the ballast hardly matters, unlike a higher GOGC. It has an effect only while it
 // is referenced. GOGC or GOMEMLIMIT, if set, replace limit and ballast.
 func limitMemory(p *cli.Program, limit int64) (ballast []byte) {
 	if p.Value("GOGC") != "" || p.Value("GOMEMLIMIT") != "" {

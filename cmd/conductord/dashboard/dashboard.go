@@ -26,10 +26,10 @@
 // method="post" with an address from path. Cross-origin posts, and all posts to a read-only dashboard,
 // are refused before an action runs. The API checks the caller's permissions.
 //
-// Every page is live without code of its own: the script opens the page's address once more as a
-// stream of events, on which the loader runs again and the new <main> is sent if its bytes differ.
-// So a template must not show texts that change by themselves, such as an age: it writes the time,
-// and the script shows the age. view.Watch names the events that wake the stream.
+// Every page is live without further code. The script opens the page's address again as a stream of events. After an
+// event, the loader runs again, and the stream sends the new <main> if its bytes differ. So a template must not show
+// texts that change by themselves, such as an age: it writes the time, and the script shows the age. view.Watch names
+// the events that wake the stream.
 //
 // # Rules
 //
@@ -61,8 +61,8 @@ type Options struct {
 	ReadOnly bool         // the pages change nothing
 	// AccessControl: callers must authenticate, so a user without a certificate signs in.
 	AccessControl bool
-	// Hosts are the names by which browsers reach the node in plain text. Addresses and localhost
-	// need not be named. Requests to other names are refused: an attacker's name may lead here (DNS rebinding).
+	// Hosts are the names by which browsers reach the node in plain text. Addresses and localhost need not be named.
+	// Requests to other names are refused: an attacker's name can resolve to this node (DNS rebinding).
 	Hosts []string
 	// Origin is the address of a reverse proxy under which browsers reach the node, such as
 	// "https://conductord.example.org"; empty: there is none. Requests to this host come from the

@@ -27,8 +27,7 @@ type view struct {
 	Title   string
 	Command string // command line with the same content; empty: none
 	Data    any    // of the template
-	// Watch selects the events that may change the page. nil: no events; the page is only
-	// looked at again from time to time.
+	// Watch selects the events that may change the page. nil: no events; the stream only checks the page at intervals.
 	Watch *v1.WatchRequest
 }
 

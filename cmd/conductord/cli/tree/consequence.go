@@ -83,7 +83,7 @@ func RecordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c 
 	return c
 }
 
-// String says it in one line.
+// String describes the consequence in one line.
 func (c Consequence) String() string {
 	var parts []string
 	for _, part := range []struct {
