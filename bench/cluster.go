@@ -38,7 +38,7 @@ type side struct {
 	Waiting      uint64 `json:"waiting,omitempty"`       // claimable jobs at the start
 }
 
-// cost is what each operation of a window has cost.
+// cost is the cost of each operation of a window.
 type cost struct {
 	Entries   float64            `json:"entries"`  // proposed by the leader
 	Index     float64            `json:"index"`    // growth of the commit index

@@ -38,7 +38,7 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 )
 
-// floorMode is how this program starts itself as a process of the floor.
+// floorMode is the argument with which this program starts itself as a process of the floor.
 const floorMode = "floor"
 
 func main() {

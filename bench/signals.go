@@ -28,7 +28,7 @@ const (
 // signals posts flows that wait for a signal, and sends the signals.
 type signals struct {
 	at    *place
-	begun chan time.Time // starts of steps behind a wait
+	begun chan time.Time // starts of steps after a wait
 	stop  func()
 
 	lock    sync.Mutex
@@ -143,7 +143,7 @@ func openSignal(ctx context.Context, at *place, load measure.Load) (*doing, erro
 	}, nil
 }
 
-// openResume measures the time from a signal until the step behind the wait begins. One caller at a time.
+// openResume measures the time from a signal until the start of the step after the wait. One caller at a time.
 func openResume(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
 	s, err := openSignals(ctx, at, spareSlot)
 	if err != nil {

@@ -90,7 +90,7 @@ func (w *workReport) result() []string {
 	return append(row, orDash(strings.Join(goals, "; ")))
 }
 
-// costs are what each operation of a work cost.
+// costs are the costs of each operation of a work.
 func (w *workReport) costs() []string {
 	if len(w.Pairs) == 0 {
 		return []string{w.Name, "-", "-", "-", "-", "-", "-", "-", "-"}

@@ -105,8 +105,8 @@ type Options struct {
 	// step workers, with nothing else to do, do not count. 0: DefaultMaxJobs.
 	MaxJobs int
 	Workers int // parallel steps of one job; 0: the engine's default
-	// Steps limits the parallel steps of all jobs, without those of step workers; the jobs take
-	// turns. 0: half of MaxJobs times Workers, at least DefaultSteps and at most 4,096.
+	// Steps limits the parallel steps of all jobs, without steps of step workers; the jobs take turns. 0: half of
+	// MaxJobs times Workers, at least DefaultSteps and at most 4,096.
 	Steps int
 
 	// MaxDispatches limits the jobs that one Run takes. Then Run finishes its jobs and returns.

@@ -294,8 +294,8 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 	return end, err
 }
 
-// timeUp is when the run of a flow with a timeout must have finished; zero: never. The time counts from the
-// first claim of the job's attempt, so a later owner continues it.
+// timeUp is the time at which the run of a flow with a timeout must have finished; zero: never. The time counts from
+// the first claim of the job's attempt, so a later owner continues it.
 func (r *run) timeUp(plan *flow.Plan) time.Time {
 	if plan.Timeout() == 0 {
 		return time.Time{}

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// result is how a job's run ended.
+// result is the end of a job's run.
 type result struct {
 	end         engine.End
 	err         error                 // why the run could not continue; nil: it has ended
@@ -30,7 +30,7 @@ type result struct {
 	interrupted bool             // by a stop request
 }
 
-// verb is how a conductor ends its claim on a job.
+// verb is the way in which a conductor ends its claim on a job.
 type verb string
 
 const (
@@ -77,7 +77,7 @@ var errElsewhere = errors.New("this conductor cannot build the flow")
 //	a wait took a signal that the run did not   abandoned    no update, no delay: the next owner loads it
 //	know
 //	not started: paused, or out of time         abandoned    nothing, no delay
-//	fenced, or the claim is over                let go       nothing: another may own it
+//	fenced, or the claim is over                dropped      nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	the same, but another conductor could       abandoned    no update, a delay that grows with its claims
 //	a value of it cannot be decrypted here      abandoned    no update, a delay that grows with its claims:

@@ -66,7 +66,7 @@ func newAttendance(ttl time.Duration, sent time.Time) attendance {
 	return attendance{ttl: ttl, renewed: sent, asked: sent, watch: sent.Add(ttl / 5)}
 }
 
-// standing returns the present permission.
+// standing returns the current permission.
 func (a *attendance) standing(now time.Time) standing {
 	age := now.Sub(a.renewed)
 	switch {

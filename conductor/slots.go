@@ -7,8 +7,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// untakenTime is how long a run waits for step workers before it returns its worker slot. It is
-// longer than a live worker needs to take a step, so most runs keep their slot.
+// untakenTime is the time for which a run waits for step workers before it returns its worker slot.
+// It is longer than a live worker needs to take a step, so most runs keep their slot.
 const untakenTime = time.Second
 
 // slots are the worker slots of one loop. A run that only waits for step workers returns its

@@ -12,7 +12,7 @@ import (
 // MaxElements limits the list of one each: to the maximum number of steps in a flow.
 const MaxElements = 10_000
 
-// maxSuffix is how much longer an index makes the name of a step.
+// maxSuffix is the maximum length that an index adds to the name of a step.
 const maxSuffix = len("[9999]")
 
 // PatternEach is the pattern of a flow made by Each.

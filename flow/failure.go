@@ -248,7 +248,7 @@ func FitFailure(f *logbook.Failure, limits logbook.Limits) *logbook.Failure {
 	return &fitted
 }
 
-// allowance is how much a failure and its causes may still take.
+// allowance is the remaining size for a failure and its causes.
 type allowance struct {
 	bytes    int // of messages and stacks
 	failures int

@@ -47,7 +47,7 @@ type Final struct {
 	Start  int   // the gate
 	Body   Steps // the other steps, with the on_error and final steps of flows inside
 	Errors Steps // the on_error steps; none: an empty range that ends at First
-	Steps        // the final steps; none: an empty range that begins at the end of Errors
+	Steps        // the final steps; none: an empty range at the end of Errors
 	Parent int   // the index of the Final around this one; -1: none
 }
 
@@ -111,7 +111,7 @@ type placedFinal struct {
 	end         int   // one more than the last vertex
 }
 
-// openFinals places the gate in front of a flow with on_error or final steps.
+// openFinals places the gate before a flow with on_error or final steps.
 func (c *compiler) openFinals(flow *Flow, before []int32) []int32 {
 	if !slices.ContainsFunc(flow.late(), c.keeps) {
 		return before
@@ -121,7 +121,7 @@ func (c *compiler) openFinals(flow *Flow, before []int32) []int32 {
 	return []int32{start}
 }
 
-// closeFinals places the on_error steps of a flow behind its other steps, and the final steps behind them.
+// closeFinals places the on_error steps of a flow after its other steps, and the final steps after the on_error steps.
 func (c *compiler) closeFinals(flow *Flow, ends []int32) []int32 {
 	if !slices.ContainsFunc(flow.late(), c.keeps) {
 		return ends

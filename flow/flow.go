@@ -112,7 +112,7 @@ type Flow struct {
 	enough   int        // members that must succeed, if selects
 	selects  bool       // Enough was called
 
-	onTakeover TakeoverPolicy // empty: that of the flow around it
+	onTakeover TakeoverPolicy // empty: the policy of the flow around it
 	onFailure  FailurePolicy  // the same
 	timeout    time.Duration  // see Timeout
 }

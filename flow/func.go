@@ -201,7 +201,8 @@ func embedded(field reflect.StructField) reflect.Type {
 	return structOf(field.Type)
 }
 
-// structOf returns a struct type, or the struct type behind a pointer; nil for other types.
+// structOf returns a struct type, or the struct type to which a pointer type
+// points; nil for other types.
 func structOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// tolerance is how many elements of an each may fail.
+// tolerance is the number of elements of an each that may fail.
 type tolerance struct {
 	given          bool
 	count, percent int // one of them is 0

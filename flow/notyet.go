@@ -98,5 +98,5 @@ func AsNotYet(err error) (said *NotYetError, ok bool) {
 // limit.
 func WaitAtMost(d time.Duration) StepOption { return stepOption(func(s *Step) { s.waitAtMost = d }) }
 
-// WaitAtMost is how long an attempt may return NotYet; 0: no limit.
+// WaitAtMost is the limit of the time in which an attempt may return NotYet; 0: no limit.
 func (s *Step) WaitAtMost() time.Duration { return s.waitAtMost }

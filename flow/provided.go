@@ -44,7 +44,7 @@ func (p *provider) isFailure() bool {
 	return wire.Part == PartFailure || wire.Gathered != nil
 }
 
-// sourceOf is where the value of a wire in the template comes from.
+// sourceOf is the source of the value of a wire in the template.
 func (p *Plan) sourceOf(wire *Wire) *logbook.DefinedSource {
 	var source *logbook.DefinedSource
 	sources := wire.Sources()

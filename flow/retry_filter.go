@@ -27,7 +27,7 @@ func (s *Step) addEntries(list, entries []string) []string {
 }
 
 // allowsRound reports whether the options of a retry allow another round after a failure. A
-// permanent failure ends the rounds, unless the retry has RetryPermanent or a controller of its own.
+// permanent failure ends the rounds, unless the retry has RetryPermanent or its own controller.
 func (s *Step) allowsRound(failure *logbook.Failure) bool {
 	permanent := failure != nil && failure.Permanent
 	return (!permanent || s.retryPermanent || s.ownController) && s.filter.Allows(failure)

@@ -66,9 +66,9 @@ type Call struct {
 	// tokens.
 	Token logbook.Token
 
-	// For a revert. Result is the result of the execution: nil if the execution failed, or if its
-	// result is unknown. Failure is the step's own failure, if it failed. FlowFailures are the
-	// failures of all steps up to now. Cause is why the step is reverted.
+	// For a revert. Result is the result of the execution: nil if the execution failed, or if its result is unknown.
+	// Failure is the step's own failure, if it failed. FlowFailures are the failures of all steps up to now. Cause is
+	// the reason why the step is reverted.
 	Result       json.RawMessage
 	Failure      *logbook.Failure
 	FlowFailures map[string]*logbook.Failure

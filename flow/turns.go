@@ -18,7 +18,7 @@ type Turn struct {
 // TurnPlace is the role of a gate in Turns.
 type TurnPlace struct {
 	Turns, Element int
-	Begins         bool // else it is the gate behind the instance
+	Begins         bool // else it is the gate after the instance
 }
 
 // Turns are the turns of the plan, outer ones before inner ones. The slice belongs to the plan: do
@@ -35,7 +35,7 @@ func (p *Plan) TurnAt(gate int) (TurnPlace, bool) {
 type placedTurns struct {
 	opener   int32
 	atOnce   int
-	elements []span // from the gate before the instance to the gate behind it
+	elements []span // from the gate before the instance to the gate after it
 }
 
 // numberTurns records the turns in the plan.

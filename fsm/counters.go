@@ -98,7 +98,7 @@ const maxKnownCounters = 4_096
 // them would cost more than changing them.
 type counterCache struct {
 	known   map[string]*counters
-	changed []string // keys of the counters that the present batch has changed
+	changed []string // keys of the counters that the current batch has changed
 }
 
 func newCounterCache() *counterCache { return &counterCache{known: make(map[string]*counters)} }

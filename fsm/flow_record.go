@@ -5,9 +5,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// flowRecord is the small, changing part of a flow. It does not have the plan and the Cause (the body),
-// the Definition and the Atoms. Of the Interventions it has only the token of the latest one that was not
-// taken back, which is enough to judge an update.
+// flowRecord is the small, changing part of a flow. It does not have the plan and the Cause (the body), the Definition
+// and the Atoms. Of the Interventions it has only the token of the latest intervention that was not taken back, which
+// is enough to judge an update.
 type flowRecord struct {
 	logbook.FlowDetail
 	job   uint64 // sequence of the unfinished job that refers to the flow; 0: none

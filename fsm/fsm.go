@@ -128,9 +128,9 @@ type Machine struct {
 	// So changes are reported in order.
 	applying sync.Mutex
 	broken   error    // set by Apply when it cannot continue; read by Apply
-	memory   memory   // for the values of the present batch
+	memory   memory   // for the values of the current batch
 	messages messages // the same
-	caches            // of the present state
+	caches            // of the current state
 
 	own ownEndings
 

@@ -6,8 +6,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// end is how the last claim of a job ended. A repeat of this ending gets the same answer, and any other
-// ending under the claim's token is refused.
+// end is the end of the last claim of a job. A repeat of this ending gets the same answer, and any other ending under
+// the claim's token is refused.
 type end byte
 
 const (
@@ -31,7 +31,7 @@ type jobFacts struct {
 	cooled  time.Time  // end of cooling; zero: not cooling
 	watched bool       // the deadline has not been handled yet
 	lag     *int64     // see rank; nil: not claimable since the board ages jobs
-	hurried bool       // an operator or a signal ended waits of its steps during the present claim: see retryNow and signal
+	hurried bool       // an operator or a signal ended waits of its steps during the current claim: see retryNow and signal
 
 	signals     uint64 // signals received
 	signalBytes uint64 // size of the unread ones

@@ -130,7 +130,7 @@ func (t *txn) reach(subscription []byte, signal logbook.Signal) {
 	t.eventOfSignal(j, signal.Name, step)
 }
 
-// subscribe stores the subscription of a wait that begins.
+// subscribe stores the subscription of a wait that starts.
 func (t *txn) subscribe(flow logbook.FlowID, a *atomRecord, wait *logbook.Wait, row *v1.WaitRow, j *jobRecord) {
 	if wait.Topic == "" || j == nil {
 		return
@@ -139,7 +139,7 @@ func (t *txn) subscribe(flow logbook.FlowID, a *atomRecord, wait *logbook.Wait, 
 	t.put(tableSubscription, subscriptionKey(row, flow, wait.Number, a.number), []byte(a.detail.Name))
 }
 
-// takeKept gives a wait that begins the oldest kept publication of its topic and key; false if there is none.
+// takeKept gives a wait that starts the oldest kept publication of its topic and key; false if there is none.
 func (t *txn) takeKept(a *atomRecord, j *jobRecord) bool {
 	wait := a.detail.OpenWait()
 	if wait.Topic == "" || j == nil {

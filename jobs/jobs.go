@@ -290,7 +290,7 @@ type Job struct {
 	// since then.
 	StartedAt  time.Time
 	FinishedAt time.Time
-	// ClaimableAt is when a claimable job became claimable. Zero in other states.
+	// ClaimableAt is the time at which a claimable job became claimable. Zero in other states.
 	ClaimableAt time.Time
 	DueAt       time.Time // when a delayed or cooling job becomes claimable; for a suspended or held job, the earliest time
 

@@ -29,7 +29,7 @@ type PublishTo string
 
 // The selections.
 const (
-	PublishToOne PublishTo = "one" // the wait that began first
+	PublishToOne PublishTo = "one" // the oldest wait
 	PublishToAll PublishTo = "all" // every wait, at most MaxPublishedWaits
 )
 

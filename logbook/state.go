@@ -119,7 +119,7 @@ func checkMove[S ~string](what string, moves map[S][]S, from, to S) error {
 	return fmt.Errorf("%w: %s state %s cannot become %s", ErrConflict, what, from, to)
 }
 
-// Intention is what the engine plans for an atom, independent of its state.
+// Intention is the engine's plan for an atom, independent of the atom's state.
 type Intention string
 
 // The intentions for an atom.

@@ -62,8 +62,8 @@ type Options struct {
 	// The client learns more from the nodes' answers. A single "unix:///path" is the socket of a
 	// node on this machine, for its operators.
 	Endpoints []string
-	// Patience is how long a call is repeated without a usable answer before it fails. A context
-	// can end it earlier. Zero: DefaultPatience.
+	// Patience is the time for which a call is repeated without a usable answer before it fails. A context can end it
+	// earlier. Zero: DefaultPatience.
 	Patience time.Duration
 	// TLS is the configuration for https endpoints. With TLS, an endpoint without a scheme is an
 	// https endpoint. Nil: the system's roots.

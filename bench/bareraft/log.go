@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// logStore is what raft writes to.
+// logStore is the store to which raft writes.
 type logStore interface {
 	raft.LogStore
 	raft.StableStore

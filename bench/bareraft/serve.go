@@ -27,7 +27,7 @@ type Answer struct {
 	Leading bool          `json:"leading"`
 	Run     measure.Run   `json:"run"`
 	Entries uint64        `json:"entries"` // proposed within the window
-	Usage   measure.Usage `json:"usage"`   // within the window; without a load, since the process began
+	Usage   measure.Usage `json:"usage"`   // within the window; without a load, since the start of the process
 	Error   string        `json:"error,omitempty"`
 }
 

@@ -4,9 +4,9 @@
 //	cd bench/peers && go run .
 //	go run . -only 'dbos,etcd/post-*' -pairs 5 -window 3s
 //
-// Each peer has its own servers. Beside them run a cluster of one conductord and a cluster of three.
-// In each round, every work is done on all three, and the order alternates. The result is the
-// ratio within a round: absolute figures drift with the machine and its other load.
+// Each peer has its own servers. In addition, there are a cluster of one conductord and a cluster of three. In each
+// round, every work is done on all three, and the order alternates. The result is the ratio within a round: absolute
+// figures drift with the machine and its other load.
 //
 // A peer whose server is not on the PATH is skipped, with one line that says how to get it. Everything
 // listens on loopback addresses, and is below one temporary directory that is removed at the end.

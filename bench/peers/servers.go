@@ -106,8 +106,8 @@ func (s *servers) serve(env []string, program string, args ...string) error {
 	return nil
 }
 
-// close stops the servers at once, because their data is removed with the directory. SIGQUIT
-// is PostgreSQL's immediate shutdown, which leaves no shared memory behind.
+// close stops the servers at once, because their data is removed with the directory. SIGQUIT is
+// PostgreSQL's immediate shutdown, which releases all shared memory.
 func (s *servers) close() {
 	const patience = 5 * time.Second
 	for _, c := range s.started {

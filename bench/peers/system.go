@@ -18,7 +18,7 @@ type system interface {
 	// post returns when one job with 512 bytes of data is durable. No worker takes that job.
 	post(ctx context.Context) error
 	// flow returns when a new flow of steps that do nothing, one after the other, has ended. Each
-	// step is durable before the next one begins.
+	// step is durable before the next one starts.
 	flow(ctx context.Context, steps int) error
 	// close ends the parts that open started in this program. The servers are killed
 	// afterwards. It may be called after a failed open.

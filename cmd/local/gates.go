@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// gates are proxies in front of the nodes' raft ports, so that a test can cut a node off from
-// the others without privileges.
+// gates are proxies for the nodes' raft ports, so that a test can cut a node off from the
+// others without privileges.
 type gates struct {
 	mu    sync.Mutex
 	shut  map[string]bool        // nodes that are cut off

@@ -11,8 +11,8 @@ const (
 	// maxAhead bounds the age of the changes that steps run ahead of. It is several round trips of a
 	// healthy cluster. In a slower cluster, steps wait as they do without Repeatable.
 	maxAhead = 50 * time.Millisecond
-	// linger is how long the mark of a step that starts early waits for the step's end, so
-	// that one update holds both. After that time, the step is recorded as running.
+	// linger is the time for which the mark of a step that starts early waits for the step's end,
+	// so that one update holds both. After that time, the step is recorded as running.
 	linger = time.Millisecond
 )
 

@@ -67,7 +67,7 @@ func (c *core) choose(gate int, now time.Time) bool {
 	return true
 }
 
-// answer is what a decider says.
+// answer is the answer of a decider.
 type answer int
 
 const (
@@ -76,7 +76,7 @@ const (
 	answerNo
 )
 
-// answer asks a decider, or those of the node to which it is the alternative.
+// answer calls a decider, or the deciders of the node to which it is the alternative.
 func (f *facts) answer(choice *flow.Choice, decider *flow.LinkDecider) (answer, error) {
 	if len(decider.Of) == 0 {
 		return f.asked(choice, decider)

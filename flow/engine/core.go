@@ -29,7 +29,7 @@ type core struct {
 	gone     int  // while reverting: steps that are undone or never started
 	running  int  // open attempts that this run has started
 	heldKeys int  // steps that wait with the permit of their key
-	holding  bool // those of earlier runs have it again
+	holding  bool // attempts of earlier runs have it again
 	untaken  int  // of those, offered ones that no worker has
 
 	broken     bool                  // a revert has failed permanently, or the flow is held: nothing more starts
@@ -58,7 +58,7 @@ type start struct {
 	spent    time.Duration // of the step's timeout, since a worker has the attempt
 }
 
-// outcome is how an attempt ended.
+// outcome is the end of an attempt.
 type outcome struct {
 	step            int
 	result          []byte
@@ -66,7 +66,7 @@ type outcome struct {
 	failure         *logbook.Failure
 	notYet          *flow.NotYetError // instead of result and failure
 	unbegun         bool              // it failed before its function or handler was called
-	undecided       bool              // a decider in front of the step has failed: nothing ignores that
+	undecided       bool              // a decider before the step has failed: nothing ignores that
 	progress        *logbook.Progress // its last report, if that is not recorded yet; else nil
 	stderr          string
 	stderrTruncated bool
@@ -470,7 +470,7 @@ func dueAt(now time.Time, delay time.Duration) time.Time {
 	return now.Add(delay)
 }
 
-// nextDue is when the next step is due; false if none is.
+// nextDue is the time at which the next step is due; false if none is.
 func (c *core) nextDue() (time.Time, bool) {
 	if len(c.due) == 0 || c.suspended || c.broken {
 		return time.Time{}, false

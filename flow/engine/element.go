@@ -24,7 +24,7 @@ func (c *core) toleratesElement(step int) bool {
 	return c.hasFailed(element) || len(c.failedElements(group)) < c.plan.Groups()[group].Most
 }
 
-// hasRetryInElement reports whether a retry inside the element of a step is asked about its failure first.
+// hasRetryInElement reports whether a retry inside the element of a step decides about its failure first.
 func (c *core) hasRetryInElement(step int) bool {
 	for s := c.plan.Governor(step); c.isInElement(s, step); s = c.plan.Scopes()[s].Parent {
 		if c.failedStep(&c.plan.Scopes()[s]) < 0 {

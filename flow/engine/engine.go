@@ -216,7 +216,7 @@ type Journal interface {
 	Record(update logbook.Update) <-chan error
 }
 
-// End is how a run ended.
+// End is the end of a run.
 type End struct {
 	State logbook.FlowState
 	// Update is the last update, not yet recorded: the caller writes it together with the job's

@@ -258,7 +258,7 @@ func (f *facts) isSelected(step int) bool {
 	return ok
 }
 
-// enoughText is why a step is dropped.
+// enoughText is the reason why a step is dropped.
 func (f *facts) enoughText(step int) string {
 	number, ok := f.plan.Selection(step)
 	if !ok {

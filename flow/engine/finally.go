@@ -114,8 +114,8 @@ func (c *core) takeLate(final int, now time.Time) {
 	c.takeFinals(final, now)
 }
 
-// takeFinals starts the next final step of a flow whose body is undone. When all have ended, the undo continues in
-// front of the flow.
+// takeFinals starts the next final step of a flow whose body is undone. When all have ended, the undo continues with
+// the steps before the flow.
 func (c *core) takeFinals(final int, now time.Time) {
 	steps := &c.plan.Finals()[final]
 	if c.broken {
@@ -172,7 +172,7 @@ func (c *core) passLate(step int) bool {
 	return true
 }
 
-// hasPassed reports whether an undo may pass an on_error step, a final step, or the gate in front of their flow.
+// hasPassed reports whether an undo may pass an on_error step, a final step, or the gate before their flow.
 func (f *facts) hasPassed(vertex int) bool {
 	final, _ := f.plan.FinalOf(vertex)
 	switch {
@@ -208,7 +208,7 @@ func (c *core) endRun(step int, now time.Time) {
 	}
 }
 
-// lateCause is why the flow of an on_error or final step has not succeeded; zero: it has.
+// lateCause is the reason why the flow of an on_error or final step has not succeeded; zero: it has.
 func (c *core) lateCause(step int) logbook.RevertCause {
 	switch {
 	case c.isBeingUndone(step):

@@ -122,5 +122,5 @@ func interrupted(i *flow.Interruption, err error) *logbook.Failure {
 	return failure
 }
 
-// maxInterrupted is how many bytes of stderr are kept of an interrupted attempt.
+// maxInterrupted is the number of bytes of stderr that are kept of an interrupted attempt.
 const maxInterrupted = 2 << 10

@@ -30,7 +30,7 @@ type correction struct {
 	lead    *logbook.Intervention // the one recorded as owner of resets; nil: none
 }
 
-// refusalError is why an intervention cannot be carried out.
+// refusalError is the reason why an intervention cannot be carried out.
 type refusalError struct {
 	intervention *logbook.Intervention
 	reason       string

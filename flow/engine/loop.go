@@ -315,7 +315,7 @@ func (l *loop) takeProgress() {
 	}
 }
 
-// nextDue is when the loop must wake without an event; false: never.
+// nextDue is the time at which the loop must wake without an event; false: never.
 func (l *loop) nextDue() (time.Time, bool) {
 	at, ok := l.core.nextDue()
 	timeUp := l.options.TimeUp

@@ -12,8 +12,7 @@ import (
 )
 
 // progressInterval is the time between two records of a step's progress, and between its first
-// report and the first record. The progress of a shorter step therefore needs no write of its
-// own.
+// report and the first record. The progress of a shorter step therefore needs no additional write.
 const progressInterval = time.Second
 
 // progressReports keeps the latest progress report of each running call, until the

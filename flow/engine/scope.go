@@ -108,8 +108,8 @@ func (f *facts) isRestartingAround(s int) bool {
 	return false
 }
 
-// ask asks the retry of a scope to decide about a failure in the scope. The
-// failure that it returns is that of the retry itself.
+// ask calls the retry of a scope, which decides about a failure in the scope. The returned failure is a
+// failure of the retry itself.
 func (f *facts) ask(s int, cause *logbook.Failure) (flow.Decision, *logbook.Failure) {
 	retry := f.plan.Scopes()[s].Retry
 	history, failure := f.history(s)
@@ -134,8 +134,7 @@ func (f *facts) history(s int) (*flow.History, *logbook.Failure) {
 	return &flow.History{Retry: f.plan.Step(retry).Name(), Arguments: arguments, Rounds: slices.Clone(f.scopes[s].rounds)}, nil
 }
 
-// roundFailures are the failures of the present round, in the order of the steps, cut
-// to what the logbook accepts.
+// roundFailures are the failures of the current round, in the order of the steps, cut to what the logbook accepts.
 func (f *facts) roundFailures(s int) []logbook.Failure {
 	steps := slices.Clone(f.scopes[s].failed)
 	slices.Sort(steps)
@@ -235,7 +234,7 @@ func (f *facts) failuresFor(step int) map[string]*logbook.Failure {
 	return f.failures
 }
 
-// causeFor is why a step is reverted.
+// causeFor is the reason why a step is reverted.
 func (c *core) causeFor(step int) logbook.RevertCause {
 	switch scope := c.restartingScope(step); {
 	case c.reverting:
@@ -268,8 +267,8 @@ func (c *core) queueRound(retry int, now time.Time) {
 	c.queueWithin(retry, c.plan.Step(retry).LongestDelay(len(c.scopes[s].rounds)), now)
 }
 
-// round starts a retry's flow, for the first time or again. The controller has no
-// effects outside, so it is asked before the attempt is durable.
+// round starts a retry's flow, for the first time or again. The controller has no effects outside, so it is called
+// before the attempt is durable.
 func (c *core) round(retry int, now time.Time) {
 	s, _ := c.plan.ScopeOf(retry)
 	v := &c.vertices[retry]

@@ -129,8 +129,8 @@ func (f *facts) undoHasBegun(turn *flow.Turn) bool {
 	return false
 }
 
-// mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn
-// to be undone has not come, and not in front of a flow whose final steps have not ended.
+// mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn to be undone has not
+// come, and not before a flow whose final steps have not ended.
 func (f *facts) mayUndo(gate int) bool {
 	if final, ok := f.plan.FinalOf(gate); ok {
 		return f.hasFinished(final)

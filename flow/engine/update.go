@@ -271,12 +271,12 @@ func (b *builder) notify(change logbook.AtomChange, was logbook.AtomState, now t
 	b.observe(event)
 }
 
-// stderrLimit is how many bytes of stderr are kept with an attempt.
+// stderrLimit is the number of bytes of stderr that are kept with an attempt.
 func stderrLimit(limits logbook.Limits, step *flow.Step) int {
 	return min(logbook.MaxStderr, limits.Command/stderrShare, stderrOfStep/max(1, step.Retry().Attempts))
 }
 
-// detailsLimit is how many bytes of details are kept with an attempt.
+// detailsLimit is the number of bytes of details that are kept with an attempt.
 func detailsLimit(limits *logbook.Limits) int {
 	return min(flow.MaxDetails, limits.Value, limits.Command/detailsShare)
 }

@@ -67,8 +67,8 @@ func (f *facts) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
 		Message: "its worker was lost while it ran, and it must not be started twice"}
 }
 
-// spent is how long a worker has had the attempt that this run adopts. An attempt that has
-// returned NotYet started before its worker got it, so its time starts anew.
+// spent is the time for which a worker has had the attempt that this run adopts. An attempt that
+// has returned NotYet started before its worker got it, so its time starts anew.
 func (v *vertex) spent(now time.Time) time.Duration {
 	if v.attempt.Worker == "" || v.attempt.Asked > 0 {
 		return 0

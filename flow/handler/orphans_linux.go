@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReapOrphans makes this process the parent of everything that handlers leave behind, also
-// outside their process groups. It waits for the end of each such process, so no zombies remain.
-// It returns when ctx ends. Call it once, and only in a program that starts all its processes
-// with this set, by handlers and Run: it takes the exit status of every other child.
+// ReapOrphans makes this process the parent of everything that handlers leave behind, even outside
+// their process groups. It waits for the end of each such process, so no zombies remain. It returns
+// when ctx ends. Call it once, and only in a program that starts all its processes with this set,
+// by handlers and Run: it takes the exit status of every other child.
 func (s *Set) ReapOrphans(ctx context.Context) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become the parent of orphaned processes: %w", err)

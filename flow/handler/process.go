@@ -39,7 +39,7 @@ type process struct {
 	exited  chan struct{} // closed when the handler itself has ended
 }
 
-// ending is how a run ended.
+// ending is the end of a run.
 type ending struct {
 	state    *os.ProcessState
 	stopped  bool // the context ended first

@@ -11,9 +11,9 @@ import (
 )
 
 // Together makes one document from several, for one job that runs them all: Linear, one after
-// another, or Unordered, in parallel. Each document becomes a part, used by a step of its name,
-// which precedes the names of its steps and their values. The flows do not see each other's
-// values. All of them finish, or all are undone.
+// another, or Unordered, in parallel. Each document becomes a part, which a step with the
+// document's name uses. That name precedes the names of the part's steps and values. The flows do
+// not see each other's values. All of them finish, or all are undone.
 //
 // Their inputs and stores are merged. An input for which another document has a default takes
 // that default. The error is logbook.ErrInvalid if two documents have the same name, different

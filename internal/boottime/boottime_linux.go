@@ -14,7 +14,7 @@ const fresh = time.Millisecond
 
 var (
 	origin = time.Now()
-	// read is when the clocks were read last, since origin. 0: never.
+	// read is the time since origin at which the clocks were read last. 0: never.
 	read atomic.Int64
 	// longest is the longest total suspension of this machine that was read so far.
 	// A delay between the two clock readings makes the result too small, never too

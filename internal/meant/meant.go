@@ -24,7 +24,7 @@ func Hint(word string, known []string) string {
 	return ""
 }
 
-// Word returns that known word; empty if none is similar.
+// Word returns the most similar known word; empty if none is similar.
 func Word(word string, known []string) string {
 	const most, share = 2, 3 // letters that can differ: two, and not more than a third
 	best, least := "", most+1

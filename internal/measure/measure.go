@@ -1,9 +1,9 @@
-// Package measure drives a load and returns its statistics. Callers call repeatedly, and calls
-// within a window count.
+// Package measure drives a load and returns its statistics. Callers call repeatedly, and the
+// statistics cover a window.
 //
-// A Load does not depend on the measured system, so a comparison under the same Load compares
-// the systems and not two ways of measuring. Calls count when they end within the window; the
-// time before it, in which connections open and caches fill, does not.
+// A Load does not depend on the measured system, so a comparison under the same Load compares the
+// systems and not two ways of measuring. A call counts if it ends within the window. The time
+// before the window, in which connections open and caches fill, is excluded.
 package measure
 
 import (

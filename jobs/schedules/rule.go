@@ -41,10 +41,10 @@ const everyPrefix = "@every "
 // When the clocks of the zone change, these rules apply:
 //
 //   - A local time that does not exist moves to the first moment after the gap.
-//   - A local time that exists twice counts only the first time.
+//   - If a local time exists twice, only the first one is a slot.
 //   - Local times that become the same moment are one slot.
 //   - A cron rule with every hour of the day matches whenever the clocks show a matching time,
-//     also the second time.
+//     including the second time.
 func ParseRule(s *Schedule) (*Rule, error) {
 	zone, err := Zone(s.Zone)
 	if err != nil {

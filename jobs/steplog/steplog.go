@@ -71,7 +71,7 @@ type Buffer struct {
 
 	mu    sync.Mutex // guards the fields below
 	logs  map[jobs.JobID]*jobLog
-	ended []jobs.JobID // jobs in logs that no longer run, the one that ended first first
+	ended []jobs.JobID // jobs in logs that no longer run, in the order of their ends
 	size  int          // bytes of all lines
 	last  uint64       // number of the latest line
 }

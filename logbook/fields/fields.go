@@ -23,7 +23,7 @@ func CheckSchema(schema json.RawMessage) error {
 	return err
 }
 
-// Check checks answers against a schema. No schema accepts only no answers. ErrInvalid names all refused fields.
+// Check checks answers against a schema. Without a schema, answers must be absent. ErrInvalid names all refused fields.
 func Check(schema, answers json.RawMessage) error {
 	if len(schema) == 0 {
 		if len(answers) > 0 {

@@ -2,10 +2,10 @@
 // An HTTP exchange for each small call would cost both ends several times as much as the call
 // itself.
 //
-// A Caller is the client's end. It keeps a stream to one node, which it opens after the first
-// calls and again when the stream has broken. No call waits for that: a call that cannot go on
-// the stream is refused with ErrNotCarried, and is then made as a plain call. A Server is the
-// node's end. It answers calls with the handlers of plain calls, each in its own goroutine.
+// A Caller is the client's end. It keeps a stream to one node, which it opens after the first calls
+// and again when the stream has broken. No call waits for that: a call that the stream cannot carry
+// is refused with ErrNotCarried, and is then made as a plain call. A Server is the node's end. It
+// answers calls with the handlers of plain calls, each in its own goroutine.
 //
 // Guarantees. A call on the stream equals a plain call: the same answer, index and leader, the
 // same errors, deadline and cancellation. A call whose stream breaks may have happened, like a
@@ -59,14 +59,14 @@ const _ = uint64(wire.MaxMessage - maxRequest)
 
 // Times.
 const (
-	// openTime is how long a node may take to accept a stream.
+	// openTime is the time within which a node must accept a stream.
 	openTime = 5 * time.Second
 	// reopenPause is the time for which a client makes plain calls after a stream has broken.
 	// refusedPause is the same after a stream could not be opened: the node may not know
 	// streams, or has none left.
 	reopenPause  = time.Second
 	refusedPause = 10 * time.Second
-	// idleTime is how long a stream stays open without a call.
+	// idleTime is the time for which a stream stays open without a call.
 	idleTime = time.Minute
 	// maxTimeout limits the time of a call; nothing waits longer.
 	maxTimeout = time.Hour

@@ -39,7 +39,7 @@ type Cluster interface {
 	Kill(i int)
 	// Running reports whether a node runs. A node that has ended itself does not.
 	Running(i int) bool
-	// Ended returns why a stopped node has ended itself; nil if it was killed.
+	// Ended returns the reason why a stopped node has ended itself; nil if it was killed.
 	Ended(i int) error
 	// Digest returns the digest of a running node's state, and the log index of that state.
 	Digest(ctx context.Context, i int) (index uint64, sum [32]byte, err error)

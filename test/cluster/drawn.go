@@ -19,7 +19,7 @@ const (
 	OnceStep       StepKind = "once"       // see flow.AtMostOnce
 )
 
-// The sides that a result can pick. A step behind a decider is named after a side, and runs if the
+// The sides that a result can pick. A step after a decider has the name of a side, and runs if the
 // required result has picked that side.
 const (
 	Left  = "left"
@@ -40,7 +40,7 @@ type DrawnStep struct {
 	Doomed bool     `json:"doomed,omitempty"` // it fails permanently, and the flow is reverted
 }
 
-// Sided reports whether the step is behind a decider.
+// Sided reports whether the step comes after a decider.
 func (s *DrawnStep) Sided() bool { return s.Name == Left || s.Name == Right }
 
 // DrawFlow draws a flow. Half of them have steps of one kind, which share no results. In the

@@ -37,8 +37,8 @@ type History struct {
 // jobsAtOnce is the number of jobs for all workers: few, so that they conflict.
 const jobsAtOnce = 6
 
-// NewHistory starts a history, whose workers move on to other jobs once per term. At most four
-// bytes of the series count.
+// NewHistory starts a history, whose workers move on to other jobs once per term. It uses at most
+// four bytes of the series.
 func NewHistory(series string, term time.Duration) *History {
 	return &History{
 		began: time.Now(), series: series, term: term,

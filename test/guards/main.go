@@ -1,9 +1,9 @@
-// Command guards shows that each guard of the product is held by a test: it
-// removes one guard after the other from a copy of its file, runs the guard's
-// test against that copy, and reports a guard whose test still passes.
+// Command guards shows that a test covers each guard of the product: it removes one guard after
+// the other from a copy of its file, runs the guard's test against that copy, and reports a
+// guard whose test still passes.
 //
-// The compiler reads the copy through its -overlay option, so the product
-// carries no switches and nothing in the tree changes.
+// The compiler reads the copy through its -overlay option, so the product contains no switches, and
+// nothing in the tree changes.
 package main
 
 import (

@@ -12,13 +12,13 @@
 //  1. Write a loader: func(ctx, *visit) (view, error). It calls the API through v.api with
 //     Stale: true where the request has that field, and returns the data of the template. One
 //     list is one call for v.rows() rows, with its cursor in the query "after". Other lists are
-//     bounded by most, and texts by v.bound: a page that is too large is loaded again, and they
-//     return less. An error of a call is returned as it is: it becomes the page's message.
+//     bounded by most, and texts by v.bound: a page that is too large is loaded again with
+//     lower bounds. An error of a call is returned as it is: it becomes the page's message.
 //  2. Write templates/NAME.html, which defines "main". Use the parts of templates/parts.html and the
-//     functions of funcs.go: they escape, format times and show states alike on all pages.
+//     functions of funcs.go: they escape, format times and show states in the same way.
 //     {{template "name" .Name}} folds a long name.
 //     Elements of lists have an id, which keeps focus and open details over a live update.
-//  3. Add a row to pages (pages.go). With a menu text it stands in the navigation. Its address is
+//  3. Add a row to pages (pages.go). With a menu text it appears in the navigation. Its address is
 //     below Options.Path; links are written with {{path "jobs" .Id}}.
 //
 // A change is a row of actions: func(ctx, *visit) (next string, err error), which reads the form
@@ -78,7 +78,7 @@ const (
 	maxAddress = 8 << 10
 )
 
-// Dashboard serves the pages. It has no goroutines of its own; each request has one.
+// Dashboard serves the pages. It has no background goroutines; each request has one.
 type Dashboard struct {
 	options Options
 	views   *templates

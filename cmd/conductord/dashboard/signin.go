@@ -43,8 +43,8 @@ func (o *Options) TokenOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// indexAge is how long, in seconds, a browser keeps the log index of its last action. Each page that it
-// opens in that time has at least this index, even if another node at the same address serves it.
+// indexAge is the time, in seconds, for which a browser keeps the log index of its last action. Each page that it opens
+// in that time has at least this index, even if another node at the same address serves it.
 const indexAge = 10
 
 // indexCookie is the name of the cookie with the log index. The name contains the port: browsers send a

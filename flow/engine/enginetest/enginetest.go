@@ -89,7 +89,7 @@ func newSettings(options []Option) *settings {
 	return s
 }
 
-// Run runs a flow to its end. A flow that does not succeed is no fault of the test by itself:
+// Run runs a flow to its end. A flow that does not succeed is not a fault of the test by itself:
 // Trace.Want and Trace.Err check that. The test fails if the flow cannot be run at all, or if a
 // Check returns an error.
 func Run(t testing.TB, root flow.Node, store logbook.Values, options ...Option) *Trace {

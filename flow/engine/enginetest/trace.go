@@ -64,8 +64,8 @@ func (t *Trace) String() string {
 	return out.String()
 }
 
-// Want compares the trace with a text in the form of String. Blanks around lines, and empty
-// lines, do not count.
+// Want compares the trace with a text in the form of String. It ignores blanks around
+// lines, and empty lines.
 func (t *Trace) Want(test testing.TB, text string) {
 	test.Helper()
 	got, want := trimmedLines(t.String()), trimmedLines(text)

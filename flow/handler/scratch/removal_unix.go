@@ -21,10 +21,9 @@ const onlyDirectory = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 // batch is the number of names read from a directory in one call.
 const batch = 1024
 
-// removal empties a directory whose content hostile processes can change meanwhile. It names
-// entries only by the descriptor of their directory, so a link leads it nowhere. The content of a
-// subdirectory moves up to the top before the subdirectory is removed: two descriptors are enough
-// for any depth.
+// removal empties a directory whose content hostile processes can change meanwhile. It names entries only by the
+// descriptor of their directory, so links cannot redirect it. The content of a subdirectory moves up to the top before
+// the subdirectory is removed: two descriptors are enough for any depth.
 type removal struct {
 	path  string
 	top   *os.File

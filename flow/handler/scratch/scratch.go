@@ -74,16 +74,16 @@ func hold(path string, flags int) (*Dir, error) {
 // Release releases the directory and leaves it where it is.
 func (d *Dir) Release() { _ = d.lock.Close() }
 
-// Remove removes the directory with everything in it, and holds the lock until then: another
-// process could take the directory in between. It follows no link. After removeTime it returns
-// ErrUnfinished, and Sweep removes the rest.
+// Remove removes the directory with everything in it, and holds the lock until the end: otherwise, another
+// process could take the directory. It does not follow links. After removeTime it returns ErrUnfinished, and
+// Sweep removes the rest.
 func (d *Dir) Remove() error {
 	defer d.Release()
 	return remove(d.Path, time.Now().Add(removeTime))
 }
 
-// Sweep removes the directories in parent (os.TempDir if empty) that have the
-// prefix and that no process holds. After removeTime it returns ErrUnfinished. Call it again for the rest.
+// Sweep removes the directories in parent (os.TempDir if empty) that have the prefix and that no process holds. After
+// removeTime it returns ErrUnfinished. Call it again to remove the rest.
 func Sweep(parent, prefix string) error {
 	if parent == "" {
 		parent = os.TempDir()

@@ -162,7 +162,7 @@ func (g *generator) leaves(p *pair) []leaf {
 	return leaves
 }
 
-// labelOf is how errors name a field of a message.
+// labelOf is the name of a message's field in errors.
 func (p *pair) labelOf(field reflect.StructField) string {
 	if label, ok := p.labels[field.Name]; ok {
 		return label

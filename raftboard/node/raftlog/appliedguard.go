@@ -18,7 +18,7 @@ type appliedGuard struct {
 	// restored is the last entry of the snapshot that was just restored. It
 	// replaces the log before it, which raft clears next. 0: none.
 	restored atomic.Uint64
-	// noted is the last entry of the snapshot that this node is writing of its own state;
+	// noted is the last entry of the snapshot of the own state that this node is writing;
 	// math.MaxUint64: no snapshot is being written.
 	noted atomic.Uint64
 }

@@ -176,7 +176,7 @@ func (c *Checks) judge(check *conductordv1.StateCheck) {
 		c.keepEvidence(check, own)))
 }
 
-// keepEvidence writes the present state and both lists of sums.
+// keepEvidence writes the current state and both lists of sums.
 func (c *Checks) keepEvidence(check *conductordv1.StateCheck, own []fsm.TableSum) error {
 	dir := filepath.Join(c.dataDir, evidenceDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -22,7 +22,7 @@ var tools = map[string]string{
 	"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux", "mount": "mount", "umount": "mount", "mkfs.ext4": "e2fsprogs",
 }
 
-// Supported says why this machine can have no lab; nil: it can.
+// Supported returns the reason why this machine cannot have a lab; nil: it can.
 func Supported() error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces and loop mounts need root")

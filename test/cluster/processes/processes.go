@@ -27,10 +27,11 @@ import (
 // close, on a machine that is four times slower.
 const stopTime = 40 * time.Second
 
-// endTime is how long a guardian may outlive its daemon: a second, and more on a busy machine.
+// endTime is the time for which a guardian may outlive its daemon: a second, and
+// more on a busy machine.
 const endTime = 3 * time.Second
 
-// Options say what cluster is wanted.
+// Options describe a cluster.
 type Options struct {
 	Binary    string // of Build
 	Dir       string // for everything that the cluster writes; a short path
@@ -176,7 +177,7 @@ func (p *Processes) Skew(i int, offset time.Duration) {
 	must(errors.Join(err, file.Close()))
 }
 
-// slowSync is how long each fsync of a slow disk takes.
+// slowSync is the duration of each fsync of a slow disk.
 const slowSync = 200 * time.Millisecond
 
 // Disk makes each fsync of a node slow, fail or hang.

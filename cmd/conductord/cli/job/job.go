@@ -108,7 +108,7 @@ func jobList(query *jobs.Query) cli.List[jobs.Job] {
 	}
 }
 
-// Unknown states that users try get advice.
+// ParseStates reads the names of states. Errors for some unknown names contain advice.
 func ParseStates(names []string) ([]jobs.State, error) {
 	states := make([]jobs.State, 0, len(names))
 	for _, name := range names {

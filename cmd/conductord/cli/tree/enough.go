@@ -103,7 +103,7 @@ func elementsOf(body []member, detail *logbook.FlowDetail) (elements []member) {
 // succeeded is the end of a member that counts.
 const succeeded = "succeeded"
 
-// end is how a member has ended, in one word; empty: it has not ended.
+// end describes the end of a member in one word; empty: it has not ended.
 func (m *member) end(detail *logbook.FlowDetail) string {
 	end, ran := succeeded, false
 	for _, name := range m.steps {

@@ -70,7 +70,7 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 		end = t.now
 	}
 	var facts []string
-	if shownState(atom) != nothingToUndo { // the duration would be that of an execution, or of a round
+	if shownState(atom) != nothingToUndo { // the duration would be the duration of an execution or a round
 		facts = append(facts, cli.DurationText(max(0, end.Sub(last.StartedAt))))
 	}
 	if work := row.work; shownState(atom) == WaitsForWorker && work.Type != "" {

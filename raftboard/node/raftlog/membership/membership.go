@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// memberPoll is how often a node that has not joined asks the other members.
+// memberPoll is the interval at which a node that has not joined asks the other members.
 const memberPoll = 100 * time.Millisecond
 
 // Raft's configuration is the list of members. It is an entry of the log, so the nodes agree on it.
