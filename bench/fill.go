@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// slowFill is the lowest rate at which a cluster is filled; a slower one counts as
-	// stopped.
+	// slowFill is the lowest rate at which a cluster is filled; a slower one is treated as stopped.
 	slowFill = 200
 	// fillTold is the interval of progress lines during a fill.
 	fillTold = 5 * time.Second

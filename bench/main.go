@@ -1,6 +1,5 @@
-// Command bench measures conductord beside its floor: three server processes,
-// and three processes of bare hashicorp/raft on the same machine and disk,
-// under the same load in turns.
+// Command bench compares conductord with its floor: three server processes, and three processes of
+// bare hashicorp/raft on the same machine and disk, under the same load in turns.
 //
 //	cd bench && go run .
 //	cd bench && go run . -full

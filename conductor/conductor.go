@@ -101,8 +101,8 @@ type Options struct {
 	Boards []string // boards to claim from; empty: jobs.DefaultBoard
 	Labels []string // labels that jobs can require
 
-	// MaxJobs limits the parallel jobs, at most jobs.MaxClaims. Jobs that have waited 1 s for
-	// step workers, with nothing else to do, do not count. 0: DefaultMaxJobs.
+	// MaxJobs limits the parallel jobs, at most jobs.MaxClaims. It excludes jobs that have waited 1 s for step workers,
+	// with nothing else to do. 0: DefaultMaxJobs.
 	MaxJobs int
 	Workers int // parallel steps of one job; 0: the engine's default
 	// Steps limits the parallel steps of all jobs, without steps of step workers; the jobs take turns. 0: half of
@@ -128,8 +128,8 @@ type Options struct {
 	// doubles each time, between these two.
 	AbandonDelay    time.Duration // 0: DefaultAbandonDelay
 	MaxAbandonDelay time.Duration // 0: DefaultMaxAbandonDelay
-	// MaxTries limits the number of such problems of a job: at the limit, the job is trashed with
-	// its evidence. A hand-over does not count. 0: DefaultMaxTries.
+	// MaxTries limits the number of such problems of a job: at the limit, the job is trashed with its evidence. A
+	// hand-over is not such a problem. 0: DefaultMaxTries.
 	MaxTries int
 
 	// Metadata returns the metadata of the conductor's entity on the board. One goroutine at a time calls it, every
@@ -343,9 +343,9 @@ func (c *Conductor) begin(ctx context.Context) (*workLoop, error) {
 // stays closed.
 func (c *Conductor) Ready() <-chan struct{} { return c.ready }
 
-// Drain ends the conductor permanently. It stops claiming, suspends the running flows, waits
-// Options.Grace for their running steps, and stops the remaining ones. It releases all jobs with
-// what was recorded of them, closes the session, and returns when Run is about to return.
+// Drain ends the conductor permanently. It stops claiming, suspends the running flows, waits Options.Grace for their
+// running steps, and stops the remaining ones. It releases all jobs with their recorded progress, closes the session,
+// and returns when Run is about to return.
 //
 // If ctx ends first, Drain stops the steps at once and returns ctx's error; Run then returns by
 // itself. Drain may be called at any time, and repeatedly: a call of Run that starts later

@@ -217,8 +217,8 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 	return result{err: fmt.Errorf("%w (%s): %w", errElsewhere, whoCan(able, drains), why)}
 }
 
-// whoCan names a conductor that could build a flow. A drained one counts, because an operator may
-// undrain it. The text then names the drain as the reason for the job's wait.
+// whoCan names a conductor that could build a flow. This includes drained conductors, because operators can undrain
+// them. The text then names the drain as the reason for the job's wait.
 func whoCan(able []jobs.Entity, drains []jobs.Drain) string {
 	drained := make(map[string]jobs.Drain, len(drains))
 	for _, drain := range drains {

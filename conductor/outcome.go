@@ -77,7 +77,7 @@ var errElsewhere = errors.New("this conductor cannot build the flow")
 //	a wait took a signal that the run did not   abandoned    no update, no delay: the next owner loads it
 //	know
 //	not started: paused, or out of time         abandoned    nothing, no delay
-//	fenced, or the claim is over                dropped      nothing: another may own it
+//	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	the same, but another conductor could       abandoned    no update, a delay that grows with its claims
 //	a value of it cannot be decrypted here      abandoned    no update, a delay that grows with its claims:

@@ -18,7 +18,7 @@ import (
 func (w *stepWorker) keeper(t *liveSession, h *heldStep, over <-chan struct{}) flow.Keeper {
 	number := 0
 	return func(ctx context.Context, checkpoint logbook.Checkpoint) error {
-		number++ // also after a lost answer: a late repeat of that report must have another number
+		number++ // even after a lost answer: a late repeat of that report must have another number
 		checkpoint.Number = number
 		outcome := steps.Outcome{ID: h.work.ID, Checkpoint: &checkpoint, Progress: h.takeProgress()}
 		calls, cancel := context.WithCancelCause(ctx)

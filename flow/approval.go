@@ -15,7 +15,7 @@ type Approval struct {
 	// Text is the question. It can name arguments of the step in braces, as in "Delete {disk}?".
 	Text string
 	Need []logbook.Need // people that must approve, by role
-	Self bool           // the decision of the job's poster counts
+	Self bool           // the job's poster may decide
 	// Fields is the JSON schema of the answers of an approval; nil: no answers.
 	Fields json.RawMessage
 	// Deadline limits the wait, from its start; 0: MaxWait. AtDeadline is the outcome then; empty: the step fails

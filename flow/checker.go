@@ -72,7 +72,7 @@ func (c *Checker) pass(key [sha256.Size]byte) {
 	c.passed[key] = true
 }
 
-// keyOf is equal for flows that are built alike and have the same names.
+// keyOf is equal for flows of the same factory, arguments, targets and names.
 func keyOf(detail *logbook.FlowDetail, names []string) (key [sha256.Size]byte) {
 	var text []byte
 	for _, list := range [][]string{{detail.Factory.Name, string(detail.Factory.Args)}, detail.Targets, names} {

@@ -86,7 +86,7 @@ func (c *Call) KeepCheckpoints(earlier logbook.Values, hide func(json.RawMessage
 
 // kept are the checkpoints of a call.
 func (c *Call) kept() *checkpoints {
-	if c.checkpoints == nil { // a call made by hand
+	if c.checkpoints == nil { // a call made by a test
 		c.checkpoints = &checkpoints{}
 	}
 	return c.checkpoints

@@ -7,8 +7,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxConcurrency bounds the limit of a concurrency key. A higher limit would rarely matter beside
-// the limit on all running steps.
+// MaxConcurrency bounds the limit of a concurrency key. The limit on all running steps usually
+// makes a higher limit useless.
 const MaxConcurrency = 1_000
 
 // Concurrency limits the steps with the same key that run in parallel, over all flows of one

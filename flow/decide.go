@@ -93,7 +93,7 @@ type Choice struct {
 	id       ChoiceID
 }
 
-// ChoiceID identifies a choice in its flow, also across plans that grew from the same plan.
+// ChoiceID identifies a choice in its flow, even across plans that grew from the same plan.
 type ChoiceID struct {
 	graph *Flow
 	at    string
@@ -407,7 +407,7 @@ func (v *LinkDecider) Leaves() []*LinkDecider {
 	if len(v.Of) == 0 {
 		return []*LinkDecider{v}
 	}
-	leaves := make([]*LinkDecider, len(v.Of)) // deciders of links, which stand for no others
+	leaves := make([]*LinkDecider, len(v.Of)) // deciders of links, without alternatives
 	for i := range v.Of {
 		leaves[i] = &v.Of[i]
 	}

@@ -5,7 +5,7 @@ import "errors"
 // Kinds of faults that Compile and Registry report, for errors.Is. Compile joins all faults into
 // one error.
 var (
-	// ErrMissing: a step requires a value that no step provides and that is no input.
+	// ErrMissing: a step requires a value that no step provides and that is not an input.
 	ErrMissing = errors.New("missing requirement")
 	// ErrDuplicate: two steps of one flow have the same name, a flow contains one node twice, or
 	// a name is registered twice.

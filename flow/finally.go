@@ -200,7 +200,7 @@ func (c *compiler) numberFinals(numbers []int32) {
 	}
 }
 
-// withoutLate removes the on_error and final steps from steps that a no ignores. They are left out with their flow.
+// withoutLate removes the on_error and final steps from steps that a no ignores. They are skipped with their flow.
 func (p *Plan) withoutLate(steps []int) []int {
 	if len(p.finals) == 0 {
 		return steps

@@ -223,7 +223,7 @@ func hasOption(options, wanted string) bool {
 }
 
 // marshalsItself reports whether a type defines its own JSON, as time.Time does. The fields of
-// such a type do not count.
+// such a type are ignored.
 func marshalsItself(t reflect.Type) bool {
 	marshaler, text := reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()
 	p := reflect.PointerTo(t)

@@ -31,7 +31,7 @@ func (c *compiler) wire(flow *Flow) *wiring {
 	n := len(flow.children)
 	w := &wiring{next: make([][]int, n), previous: make([][]int, n)}
 	c.connectLinks(flow, w)
-	// A copy: only links count, not the edges that are added below.
+	// A copy: only links are used, not the edges that are added below.
 	linked := reach(slices.Clone(w.previous))
 	providers := make(map[string][]int)
 	for i, child := range flow.children {

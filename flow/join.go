@@ -59,8 +59,8 @@ func (s *spread) vertices(c *Choice) {
 	}
 }
 
-// lacksRetry reports whether the retry around a step is ignored. The step is ignored with it, also if it has another
-// provider: nothing could decide about its failure.
+// lacksRetry reports whether the retry around a step is ignored. The step is ignored with it, even if the step has
+// another provider: nothing could decide about its failure.
 func (s *spread) lacksRetry(step int) bool {
 	for scope := s.plan.Governor(step); scope >= 0; scope = s.plan.scopes[scope].Parent {
 		if s.now[s.plan.scopes[scope].Retry] {

@@ -38,8 +38,8 @@ func (t *mapTask[T, R]) Execute(ctx context.Context, call *Call) (any, error) {
 }
 
 // Reduce makes a step that folds the list under the symbol over, from first to last, and provides
-// the result under the symbol to. The function gets its previous result, or start at first, and
-// the next element. For an empty list, the result is start.
+// the result under the symbol to. Each call gets the result of the previous call, or start for the
+// first call, and the next element. For an empty list, the result is start.
 func Reduce[T, A any](name, over, to string, start A, fold func(ctx context.Context, so A, item T) (A, error), options ...StepOption) *Step {
 	var task Task
 	if fold != nil {

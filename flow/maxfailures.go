@@ -14,10 +14,10 @@ type tolerance struct {
 // of is the number for a list of elements.
 func (m tolerance) of(elements int) int { return m.count + elements*m.percent/100 }
 
-// MaxFailures lets up to n elements of an Each fail: their failures are ignored. When a step of an element
-// has failed permanently, and no retry inside the element runs it again, the steps of the element that
-// wait for it are left out. Other steps of the element finish. Nothing is undone, and the other elements
-// continue. With one more failed element, the Each fails as without MaxFailures.
+// MaxFailures lets up to n elements of an Each fail: their failures are ignored. When a step of an element has failed
+// permanently, and no retry inside the element runs it again, the steps of the element that wait for it are skipped.
+// Other steps of the element finish. Nothing is undone, and the other elements continue. With one more failed element,
+// the Each fails as without MaxFailures.
 //
 // In the lists of Gather, the values that a failed element did not provide are null. The failure of a decider is not
 // ignored. An Each inside the body cannot have MaxFailures.

@@ -15,8 +15,8 @@ type Entry struct {
 	// that it waits for. Steps of one level do not wait for each other. The level of a flow is the
 	// lowest level of its steps; 0: it has no steps.
 	Level int
-	// After are the names of the steps and flows beside the entry that it waits for. In a linear flow, After is empty,
-	// because the order shows them.
+	// After are the names of the steps and flows of the same flow for which the entry waits. In a linear flow, After is
+	// empty, because the order shows them.
 	After []string
 	// OnlyIf is the condition, and the consequence of a no; empty: none.
 	OnlyIf string
@@ -132,9 +132,9 @@ func (o *outliner) level(vertex int) int {
 	return o.levels[vertex]
 }
 
-// after are the parts beside a part of a graph that the part waits for. The retry and the opening of an each are left
-// out, because all other parts of their flow wait for them, and so are on_error and finally steps, which wait for all
-// others. The waits of a flow are listed at the flow, and not at its parts.
+// after are the other parts of a graph for which a part waits. It omits the retry and the opening of an each, because
+// all other parts of their flow wait for them. It also omits on_error and finally steps, which wait for all others. The
+// waits of a flow are listed at the flow, and not at its parts.
 func (o *outliner) after(t *Tree) (names []string) {
 	flow := o.around[t]
 	if flow == nil || t.First < 0 || flow.Flow.pattern == PatternLinear || t.Step != nil && t.Step.IsLate() {

@@ -11,11 +11,10 @@ import (
 // waits for, and the source of each argument. A Plan does not change and may be read
 // concurrently.
 //
-// Each retry is a step too, the first of its flow: see Scope. Steps are numbered from 0 in that
-// order. The graph of the plan has vertices besides the steps: where everything of one part waits
-// for everything of another, a *gate* is between them. Gates keep the number of edges near the
-// number of steps. They have the numbers from Len() on. A gate is done when all vertices before
-// it are. A Choice is at a gate.
+// Each retry is a step too, the first of its flow: see Scope. Steps are numbered from 0 in that order. The graph of the
+// plan also has *gates* as vertices. If all steps of one part wait for all steps of another part, a gate is between the
+// two parts, so the number of edges stays near the number of steps. Gates have the numbers from Len() on. A gate is
+// done when all vertices before it are done. A Choice is at a gate.
 type Plan struct {
 	root      Node
 	how       Compilation

@@ -68,7 +68,7 @@ func (p *provider) step() int {
 	return p.vertex
 }
 
-// beside are the earlier providers of a symbol that need not have ended before this one.
+// beside are the earlier providers of a symbol that can still run when this provider runs.
 func (r *resolver) beside(earlier []provider, p *provider, mask bitset) []string {
 	others := 0
 	for i, word := range mask {

@@ -61,7 +61,7 @@ func (c *compiler) prune() {
 }
 
 // keeps reports whether a step is placed at all. A plan that grows keeps only the steps that
-// remain in its template. Removed steps are passed over, because they may stand between others:
+// remain in its template. Removed steps are passed over, because they may be between others:
 // instances can wait for each other.
 func (c *compiler) keeps(step *Step) bool {
 	if c.template == nil {

@@ -17,10 +17,9 @@ type Task interface {
 	// The context ends when the claim is lost, when the step's timeout is over, or when the flow must stop. Execute
 	// must then return soon.
 	//
-	// Execute can be called again for the same step: after a failure, if the step's policy allows
-	// it, and after a crash, when the progress of the earlier call is unknown. An error of type
-	// *logbook.Failure is recorded unchanged, other errors under their registered kind; NotYet is
-	// no failure.
+	// Execute can be called again for the same step: after a failure, if the step's policy allows it, and after a
+	// crash, when the progress of the earlier call is unknown. An error of type *logbook.Failure is recorded unchanged,
+	// other errors under their registered kind; NotYet is not a failure.
 	Execute(ctx context.Context, call *Call) (result any, err error)
 }
 
@@ -47,8 +46,8 @@ type Call struct {
 	Flow    logbook.FlowID
 	Step    string
 	Attempt int // counts from 1, including attempts that a crash cut off
-	// Try is the number of failures of this action in this round, plus one. Crashes, interruptions
-	// and lost workers do not count.
+	// Try is the number of failures of this action in this round, plus one. It excludes crashes,
+	// interruptions and lost workers.
 	Try   int
 	Tries int // maximum of tries that Retry allows: 1 without it
 	// LastFailure is the failure of the previous try; nil in the first one.
@@ -86,8 +85,8 @@ type Call struct {
 	bound           func() context.Context
 }
 
-// Key is an idempotency key for outside systems. All attempts at the same action of the same step
-// of the same flow have the same key, even after a crash. Every other call has a different one.
+// Key is an idempotency key for outside systems. All attempts at the same action of the same step of the same flow have
+// the same key, even after a crash. Every other call has a different key.
 //
 // A new round has new keys for both actions. It starts when the step runs again after its revert,
 // because of a retry, the job's policy or an operator. It also starts after an operator has rerun

@@ -95,7 +95,7 @@ func WaitUntil(at time.Time) StepOption {
 	return waitOption(func(w *Wait) { w.Until = at })
 }
 
-// OnTimeout sets the result of a Signal step whose wait is over without a signal. Without it, the step fails.
+// OnTimeout sets the result of a Signal step whose wait ends without a signal. Without this option, the step fails.
 func OnTimeout(result any) StepOption {
 	return stepOption(func(s *Step) {
 		encoded, err := encodeDetails(result)

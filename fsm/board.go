@@ -138,8 +138,8 @@ func (t *txn) createBoard(c *v1.BoardCommand) error {
 	return nil
 }
 
-// maker returns the principal for which a caller's boards count. Nodes, and operators on a node's machine, count
-// none.
+// maker returns the principal to which a caller's boards are charged. Boards of nodes, and of operators on a node's
+// machine, are charged to nobody.
 func maker(caller string) string {
 	if strings.Contains(caller, "/") {
 		return ""

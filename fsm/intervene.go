@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxPendingBytes bounds the stored size of the interventions to be carried out in a flow, because the
-	// next owner of its job gets all of them in one answer.
+	// maxPendingBytes bounds the stored size of the pending interventions in a flow, because the next owner of its job
+	// gets all of them in one answer.
 	maxPendingBytes = 512 << 10
 	// maxAnsweredBytes limits the performed interventions in an answer. Over the limit, the earlier
 	// ones are shortened.
@@ -88,7 +88,7 @@ func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Inte
 	record.Interventions, record.UpdatedAt = []logbook.Intervention{{Token: i.Token}}, t.now
 }
 
-// takeBack withdraws the interventions to be carried out in a flow, under the name of the operator that cancels its job.
+// takeBack withdraws the pending interventions in a flow, under the name of the operator that cancels its job.
 func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {
 	if len(record.Pending()) == 0 {
 		return
@@ -102,7 +102,7 @@ func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {
 	})
 }
 
-// pending reads the interventions to be carried out in a flow.
+// pending reads the pending interventions in a flow.
 func (v *view) pending(record *flowRecord) []logbook.Intervention {
 	if len(record.Pending()) == 0 {
 		return nil

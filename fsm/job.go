@@ -49,8 +49,8 @@ func (j *jobFacts) isUnder(kind jobs.RequestKind) bool {
 	return j.StopRequest != nil && j.StopRequest.Kind == kind
 }
 
-// isParked reports whether a job counts as parked. A job that was parked and then released, for
-// example to be undone, does not count.
+// isParked reports whether a job is parked. A job that was parked and then released, for example to be
+// undone, is not parked.
 func (j *jobFacts) isParked() bool {
 	return j.Parked && (j.State == jobs.StateHeld || j.State == jobs.StateSuspended)
 }
@@ -119,7 +119,7 @@ func (t *txn) closeJob(j *jobRecord, as jobs.State) {
 	t.placeJob(j)
 }
 
-// reopenJob restarts a finished or parked job. Earlier failures, crashes and attempts do not count. The
+// reopenJob restarts a finished or parked job. Earlier failures, crashes and attempts are ignored. The
 // caller calls placeJob.
 func (t *txn) reopenJob(j *jobRecord) {
 	j.final, j.finish, j.StartedAt, j.FinishedAt = "", 0, time.Time{}, time.Time{}

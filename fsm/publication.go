@@ -92,8 +92,8 @@ func (t *txn) publishTo(p *jobs.Publication) (receipt jobs.PublishReceipt, err e
 	return receipt, nil
 }
 
-// subscribers returns the subscriptions that a publication reaches, by their starts. Waits of finished jobs do not
-// count; a trashed job waits again after a retry.
+// subscribers returns the subscriptions that a publication reaches, by their starts. Waits of finished jobs are
+// ignored; a trashed job waits again after a retry.
 func (t *txn) subscribers(place []byte, p *jobs.Publication) (waits [][]byte, err error) {
 	read := 0
 	t.scan(tableSubscription, place, func(key, _ []byte) bool {

@@ -360,7 +360,7 @@ func (t *txn) refuse(s *scheduleRecord, record *schedules.SlotRecord, reason str
 	t.changes.Skipped++
 }
 
-// postJob posts the job of a slot, under the principal that saved the schedule. That principal's quota counts,
+// postJob posts the job of a slot, under the principal that saved the schedule. That principal's quota applies,
 // regardless of the command. postJob returns the reason of a refusal.
 func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal string) {
 	if s.Active >= schedules.MaxScheduleJobs {

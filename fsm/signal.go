@@ -42,7 +42,7 @@ func (t *txn) addressee(sent *jobs.SignalCommand) (*jobRecord, string, error) {
 	return j, board, nil
 }
 
-// keyHolder finds the job of a board that gets a signal by key: the job that has received the id by this key, also
+// keyHolder finds the job of a board that gets a signal by key: the job that has received the id by this key, even
 // after its end, so that a repeat never reaches a later job of the key. Otherwise the unfinished job with the key.
 func (t *txn) keyHolder(board, key, id string) *jobRecord {
 	if len(board) > maxKeyName || len(key) > maxKeyName {

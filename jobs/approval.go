@@ -19,18 +19,18 @@ type Approver interface {
 	// Without an ID, the client draws one. A repeat of the same ID changes nothing.
 	//
 	// ErrNotFound for an unknown job or step. ErrJobOver if the job is finished. ErrDecided after the end of the
-	// approval, with the person and the time. ErrConflict if the step waits for no approval, if the person
-	// withdraws and has not approved, and if Wait names an earlier wait. ErrInvalid or ErrLimit for a decision
-	// that logbook.Limits.CheckDecision refuses, for answers that the schema of the fields refuses, and at
-	// logbook.MaxDecisions.
+	// approval; its message names the person and the time. ErrConflict if the step waits for no approval, if the
+	// person withdraws and has not approved, and if Wait names an earlier wait. ErrInvalid or ErrLimit for a
+	// decision that logbook.Limits.CheckDecision refuses, for answers that the schema of the fields refuses, and
+	// at logbook.MaxDecisions.
 	Decide(ctx context.Context, command DecisionCommand) (DecisionReceipt, error)
 
 	// Override approves or rejects the approval of a step alone, whatever the approval needs. It has its own
 	// permission, and needs a reason. The errors are those of Decide.
 	Override(ctx context.Context, command DecisionCommand) (DecisionReceipt, error)
 
-	// Approval reads the latest approval of a step, also after its end. Without a step, it reads the one open
-	// approval of the job. ErrNotFound. ErrConflict if the step has no approval.
+	// Approval reads the latest approval of a step, even after its end. Without a step, it reads the one open approval
+	// of the job. ErrNotFound. ErrConflict if the step has no approval.
 	Approval(ctx context.Context, job JobID, step string) (StepApproval, error)
 
 	// Approvals reads a page of the approvals that wait for decisions, the oldest first.

@@ -69,9 +69,9 @@ type Reader interface {
 	Step(ctx context.Context, job JobID, step string) (Step, error)
 
 	// WaitStep waits, without polling, until a step has ended, or until only an operator can continue the job
-	// (Step.Settled), and returns the step. It returns at once if the step has ended in the current record.
-	// It waits for a step that the flow does not have yet. When the flow's definition shows that there is no such
-	// step, or the flow ends without the instance: ErrNotFound.
+	// (Step.Settled), and returns the step. It returns at once if the step has ended in the current record. It waits
+	// for a step that the flow does not have yet. ErrNotFound if the flow's definition shows that there is no such
+	// step, or if the flow ends without the instance.
 	WaitStep(ctx context.Context, job JobID, step string) (Step, error)
 
 	// Explain returns why a job does not run now, and a remedy. ErrNotFound.

@@ -99,8 +99,8 @@ func (s *BoardStatus) Unfinished() uint64 {
 	return n
 }
 
-// BoardRate is the number of jobs in the last minute, five minutes and fifteen. They
-// are counted in spans of 15 s; the oldest span counts in part.
+// BoardRate is the number of jobs in the last minute, five minutes and fifteen. They are counted in
+// spans of 15 s; a share of the oldest span is included.
 type BoardRate struct {
 	One     uint64
 	Five    uint64

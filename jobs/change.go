@@ -30,8 +30,8 @@ type Change struct {
 	Reason string // one sentence, for display
 }
 
-// MaxKnownChanges is the number of changes whose ids a job remembers. A repeat that is later
-// than that has been in transit for longer than any call may take.
+// MaxKnownChanges is the number of changes whose ids a job remembers. An even later repeat has been in transit for
+// longer than any call may take.
 const MaxKnownChanges = 16
 
 // CheckChange checks a change before it is written.

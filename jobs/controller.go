@@ -118,7 +118,7 @@ func (r *OperatorRequest) Interrupts() bool {
 //	delayed      suspended          nothing to do        completed, cancelled; or claimable to be undone
 //	claimable    suspended          nothing to do        completed, cancelled; or stays to be undone
 //	cooling      suspended          nothing to do        completed, cancelled; or claimable to be undone,
-//	                                                     but stays where its owner has vanished
+//	                                                     but stays if its owner was lost
 //	claimed      sent to the owner  withdrawn            sent to the owner
 //	suspended    nothing to do      as it was before     completed, cancelled; or claimable to be undone
 //	completed    ErrConflict        ErrConflict          ErrConflict, except for a repeat
@@ -132,10 +132,9 @@ func (r *OperatorRequest) Interrupts() bool {
 // the job after the stop request, the Delay of its abandon applies, and the job cools. If the job ends before its owner
 // carries out the request, the job keeps that end.
 //
-// Repeats: a repeated stop request changes nothing, neither reason nor time. After another
-// stop request it is a new request. A cancellation replaces a suspension, and a
-// cancellation with another Revert. While the job is claimed, a request with other Steps or
-// another Grace replaces the old one, for example to interrupt running steps after all. A
+// Repeats: a repeated stop request changes nothing, neither reason nor time. After another stop request it is a new
+// request. A cancellation replaces a suspension, or a cancellation with another Revert. While the job is claimed, a
+// request with other Steps or another Grace replaces the old one, for example to interrupt running steps after all. A
 // cancelled job cannot be suspended or resumed: ErrConflict.
 //
 // Parked jobs: a job that its RetryPolicy has parked is held. Releasing it restores all its

@@ -206,9 +206,9 @@ type Posting struct {
 	// an unfinished job and has its flow undone, as by an operator's request with Revert; see
 	// ByDeadline. After the deadline, the job can be claimed only to undo its flow.
 	Deadline time.Time
-	// DeadlineAfter sets the deadline relative to the posting, or to a later NotBefore. For the
-	// job of a schedule it counts from the slot; if the job is posted later than SlotGrace after
-	// the slot, it counts from the posting. 0: none. Not together with Deadline.
+	// DeadlineAfter sets the deadline relative to the posting, or to a later NotBefore. For the job of a schedule, the
+	// deadline counts from the slot; if the job is posted later than SlotGrace after the slot, the deadline counts from
+	// the posting. 0: none. Not together with Deadline.
 	DeadlineAfter time.Duration
 	// Retry decides what happens when the work of the job fails. Nil: the job is completed.
 	Retry *RetryPolicy

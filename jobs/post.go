@@ -38,8 +38,8 @@ func NewPlainPosting(kind string, details any) Posting {
 	return Posting{Name: kind, Kind: kind, Details: raw, Err: err}
 }
 
-// PostOne posts one job. It returns the refusal of the posting as an error. If the posting
-// has no ID, PostOne makes one; the returned Job has the ID also after an error.
+// PostOne posts one job. It returns the refusal of the posting as an error. If the posting has no ID, PostOne makes
+// one; the returned Job has the ID even after an error.
 func PostOne(ctx context.Context, board Poster, posting Posting) (Job, error) {
 	if posting.ID.IsZero() {
 		posting.ID = NewJobID()

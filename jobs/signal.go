@@ -19,7 +19,7 @@ const (
 	MaxSignals = 10_000
 )
 
-// SignalAnswer says what became of a signal.
+// SignalAnswer is the effect of a signal.
 type SignalAnswer string
 
 // The answers.
@@ -46,16 +46,16 @@ type Signaller interface {
 	// the job continues. Otherwise the job keeps the signal until a wait takes it. Waits take the signals of
 	// one name in the order of the log.
 	//
-	// Without an ID, the client draws one. A repeat of the same ID changes nothing, also after the job's
-	// end, and the answer is SignalRepeated.
+	// Without an ID, the client draws one. A repeat of the same ID changes nothing, even after the job's end, and the
+	// answer is SignalRepeated.
 	//
 	// ErrNotFound. ErrJobOver if the job is finished. ErrSignalsFull at MaxUnreadSignals, MaxUnreadBytes and
 	// MaxSignals. ErrInvalid or ErrLimit for a signal that logbook.Limits.CheckSignal refuses.
 	Signal(ctx context.Context, job JobID, signal logbook.Signal) (SignalReceipt, error)
 
 	// SignalKey sends a signal to the unfinished job of a board that has a key, as Signal does. An empty board is
-	// DefaultBoard. A repeat of an ID that the key's job has received changes nothing, also after the end of that job
-	// and while another job has the key. ErrNotFound if no unfinished job has the key.
+	// DefaultBoard. A repeat of an ID that the key's job has received changes nothing, even after the end of that job,
+	// when another job has the key. ErrNotFound if no unfinished job has the key.
 	SignalKey(ctx context.Context, board, key string, signal logbook.Signal) (SignalReceipt, error)
 }
 

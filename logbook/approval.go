@@ -28,7 +28,7 @@ const (
 	MaxDecisionReason = 1 << 10
 	// MaxReminders limits the reminders of one approval, because each is an event.
 	MaxReminders = 10
-	// MaxDecisions limits the decisions of one approval. Each new decision of the same person counts.
+	// MaxDecisions limits the decisions of one approval. A person can use several of them.
 	MaxDecisions = 64
 	// MaxDecisionBytes limits the decisions of one approval together: the step's result contains them, and must fit
 	// into a signal, even with escaped characters and encrypted.
@@ -40,7 +40,7 @@ const (
 type Approval struct {
 	Text       string          `json:"text"`
 	Need       []Need          `json:"need"`
-	Self       bool            `json:"self,omitempty"`   // the decision of the job's poster counts
+	Self       bool            `json:"self,omitempty"`   // the job's poster may decide
 	Fields     json.RawMessage `json:"fields,omitempty"` // JSON schema of the answers; nil: an approval has no answers
 	AtDeadline AtDeadline      `json:"at_deadline,omitempty"`
 	// Remind are the times of reminders, in order. At each of them, the cluster writes an event if the
@@ -66,7 +66,7 @@ type AtDeadline string
 
 // The outcomes at the deadline.
 const (
-	FailAtDeadline    AtDeadline = "fail"    // the step fails with the kind FailureTimeout, and its retry policy counts
+	FailAtDeadline    AtDeadline = "fail"    // the step fails with the kind FailureTimeout, and its retry policy applies
 	ApproveAtDeadline AtDeadline = "approve" // the step succeeds
 	RejectAtDeadline  AtDeadline = "reject"  // the step fails permanently with the kind FailureApproval
 )

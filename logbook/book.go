@@ -428,8 +428,8 @@ func (a *AtomDetail) Stands() bool {
 	return a.State == AtomSuccess && a.Kind == KindTask || (a.State == AtomRevertFailure || a.State == AtomReverting) && a.IsKept()
 }
 
-// NothingUndone reports whether the atom counts as reverted although no revert was called: its step has no
-// revert, or no execution has started.
+// NothingUndone reports whether the atom is reverted although no revert was called: its step has no revert, or no
+// execution has started.
 func (a *AtomDetail) NothingUndone() bool {
 	n := len(a.Attempts)
 	return a.State == AtomReverted && (n == 0 || a.Attempts[n-1].Action == ActionExecute || a.Attempts[n-1].Unbegun)

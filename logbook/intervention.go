@@ -185,8 +185,8 @@ func (f *FlowDetail) admit(i *Intervention) error {
 	return nil
 }
 
-// approves reports whether a step waits for an approval, by its definition or its record: an operator must not pass
-// the approval by hand.
+// approves reports whether a step waits for an approval, by its definition or its record: an operator must
+// not bypass the approval.
 func (f *FlowDetail) approves(step string) bool {
 	approvals := f.Definition.names(func(step *DefinedStep) bool { return step.Approves })
 	for base, ok := step, true; ok; base, ok = CutInstance(base) {

@@ -35,7 +35,7 @@ const (
 	detailReason = "reason"
 )
 
-// maxCauseReason bounds the reason in the details of a failure: longer details would be left out.
+// maxCauseReason bounds the reason in the details of a failure: longer details would be omitted.
 const maxCauseReason = 1 << 10
 
 // Cancelled is the failure to record in a flow that is reverted by request. CauseOf returns its cause.

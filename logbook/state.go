@@ -127,7 +127,7 @@ const (
 	IntendExecute Intention = "execute"
 	IntendRevert  Intention = "revert"
 	IntendRetry   Intention = "retry" // the step is undone, and then executed again (flow.UndoLast)
-	// IntendIgnore: the step is left out, or it has failed and its failure is ignored.
+	// IntendIgnore: the step is skipped, or it has failed and its failure is ignored.
 	IntendIgnore Intention = "ignore"
 	// IntendDrop: the step is undone because enough other members have succeeded, and the flow continues
 	// (flow.Flow.Enough).

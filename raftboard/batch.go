@@ -81,7 +81,7 @@ type batch[Item, Result any] struct {
 	cancel   context.CancelFunc
 	over     chan struct{}  // closed when the call has returned
 	waking   sync.WaitGroup // callers whose requests the call has settled, until they run
-	ended    bool           // no longer counts as in flight; guarded by batcher.mu
+	ended    bool           // no longer in flight; guarded by batcher.mu
 	left     int            // callers that have left; guarded by batcher.mu
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Times of one attempt. An attempt that takes longer counts as one with a lost answer, and is
-// repeated at another node.
+// Times of one attempt. An attempt that takes longer is treated like an attempt with a lost answer:
+// it is repeated at another node.
 const (
 	// tryTime is well below the TTL of a default session: a write to a node that has stopped is
 	// settled at another one before the write's claim can expire.

@@ -14,7 +14,7 @@ type Member struct {
 	ID          string // raft's id; a node that was created again has another id
 	RaftAddress string
 	APIAddress  string
-	Voter       bool // false: it has the whole state, but does not count for majorities
+	Voter       bool // false: it has the whole state, but is not part of majorities
 }
 
 // NewMember is a node that joins a cluster.

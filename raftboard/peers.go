@@ -84,7 +84,7 @@ func newPeers(options Options, client connect.HTTPClient, keep func(conductordv1
 	for _, endpoint := range options.Endpoints {
 		base, err := options.baseURL(endpoint)
 		if err != nil || s.all[base] != nil {
-			continue // validated before; a repeated endpoint counts once
+			continue // validated before; repeated endpoints are one peer
 		}
 		p := s.newPeer(base)
 		p.configured = true

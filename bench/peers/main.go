@@ -1,5 +1,5 @@
-// Command peers measures conductord beside other systems that run jobs durably: the same work, on
-// the same machine and disk, in turns.
+// Command peers compares conductord with other systems that run jobs durably: the same work, on the same
+// machine and disk, in turns.
 //
 //	cd bench/peers && go run .
 //	go run . -only 'dbos,etcd/post-*' -pairs 5 -window 3s
@@ -8,8 +8,8 @@
 // round, every work is done on all three, and the order alternates. The result is the ratio within a round: absolute
 // figures drift with the machine and its other load.
 //
-// A peer whose server is not on the PATH is skipped, with one line that says how to get it. Everything
-// listens on loopback addresses, and is below one temporary directory that is removed at the end.
+// A peer whose server is not on the PATH is skipped, with one line that describes how to get it. Everything listens on
+// loopback addresses, and is below one temporary directory that is removed at the end.
 package main
 
 import (

@@ -71,7 +71,7 @@ func (c *core) choose(gate int, now time.Time) bool {
 type answer int
 
 const (
-	answerNone answer = iota // all its steps and values were ignored: it does not count
+	answerNone answer = iota // all its steps and values were ignored: it does not apply
 	answerYes
 	answerNo
 )

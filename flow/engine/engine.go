@@ -38,8 +38,8 @@
 //     the flow is held.
 //   - Final steps (flow.Flow.Finally) of a flow that has started run once: after its other steps, or after their undo.
 //     Their failures are ignored, and only a suspension interrupts them.
-//   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The
-//     decision is recorded with the failure. Only a request to revert is stronger.
+//   - With the policy flow.HoldOnFailure, a failure holds the flow instead of reverting it: see hold. The decision is
+//     recorded with the failure. Only a request to revert is stronger.
 //   - After a flow.PointOfNoReturn that has succeeded, runs, or has an unknown outcome, a failure or a
 //     request to revert holds the flow, and no retry around that step starts another round.
 //   - A retry's decision and the time of the next round are recorded with the failure, and the retry does not decide
@@ -124,9 +124,9 @@ type Options struct {
 	Journal Journal
 	// Workers limits the parallel steps of this run. 0: DefaultWorkers.
 	Workers int
-	// Pool limits the parallel steps of all runs that share it, in addition to Workers. Steps
-	// that are offered to workers do not count. It also holds the permits of concurrency keys.
-	// nil: a pool for this run alone, with Workers workers.
+	// Pool limits the parallel steps of all runs that share it, in addition to Workers. It excludes steps
+	// that are offered to workers. It also holds the permits of concurrency keys. nil: a pool for this run
+	// alone, with Workers workers.
 	Pool *Pool
 	// MaxIdle ends a run in which nothing runs and no step can start for longer than this. Its
 	// job can then be released: see End.WaitUntil. 0 or less: the run waits.

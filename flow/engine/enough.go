@@ -121,8 +121,8 @@ func (c *core) dropOthers(number int, again bool, now time.Time) {
 	c.passGroup(number, now)
 }
 
-// lacksOutside reports whether a step that has not started lacks a value of a step outside its member. Then the
-// member has failed: it must not count as a success without its steps.
+// lacksOutside reports whether a step that has not started lacks a value of a step outside its member. Then the member
+// has failed: without its steps, it must not be a success.
 func (f *facts) lacksOutside(step int) bool {
 	member, ok := f.plan.Member(step)
 	if !ok || f.vertices[step].phase != unbegun || !f.lacksValue(step) {

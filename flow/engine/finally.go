@@ -41,7 +41,7 @@ func (f *facts) hasStarted(final int) bool {
 // isUnderWay reports whether an execution of a final step has started, and the step has not ended.
 func (p phase) isUnderWay() bool { return p == executing || p == left || p == waiting }
 
-// isFinalPending reports whether a final step is to run before the undo of its flow is over.
+// isFinalPending reports whether a final step must run before the undo of its flow ends.
 func (f *facts) isFinalPending(step int) bool {
 	final, _ := f.plan.FinalOf(step)
 	phase := f.vertices[step].phase
@@ -66,7 +66,7 @@ func (f *facts) hasFinished(final int) bool {
 // isBeingUndone reports whether the flow of a step, or a retry around it, is undone.
 func (f *facts) isBeingUndone(step int) bool { return f.reverting || f.restartingScope(step) >= 0 }
 
-// isLatePending reports whether an on_error or final step is to run before the undo of its flow is over.
+// isLatePending reports whether an on_error or final step must run before the undo of its flow ends.
 func (f *facts) isLatePending(step int) bool {
 	if f.plan.Step(step).IsOnError() {
 		return f.isErrorPending(step)
@@ -127,7 +127,7 @@ func (c *core) takeFinals(final int, now time.Time) {
 }
 
 // takeNext queues the first late step that has not started. It reports whether a late step is queued or runs. Steps
-// that lack a value are left out.
+// that lack a value are skipped.
 func (c *core) takeNext(steps flow.Steps, now time.Time) bool {
 	for step := steps.First; step < steps.End; step++ {
 		switch v := &c.vertices[step]; {
@@ -226,8 +226,8 @@ func (c *core) lateCause(step int) logbook.RevertCause {
 	return logbook.RevertCause{}
 }
 
-// lateFailure is the failure of a step as an on_error or final step gets it, also if the step was undone; null: there is none.
-// Without a result, another value is absent.
+// lateFailure is the failure of a step as an on_error or final step gets it, even if the step was undone; null: there
+// is none. Without a result, another value is absent.
 func (f *facts) lateFailure(wire *flow.Wire) (json.RawMessage, bool) {
 	failure := f.vertices[wire.From].failure
 	switch {

@@ -121,8 +121,8 @@ func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 	return logbook.Standing(batch)
 }
 
-// check finds interventions that cannot be carried out. A refused one stays in the record;
-// when a later batch resumes, the refused intervention and all earlier ones are left out.
+// check finds interventions that cannot be carried out. A refused one stays in the record; when a later batch resumes,
+// the refused intervention and all earlier ones are omitted.
 func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 	kept, rerun := w.batch[:0:0], make([]bool, w.plan.Vertices())
 	for i := range w.batch {

@@ -107,9 +107,8 @@ func (r *Result) Decode(symbol string, into any) error { return r.Values.Decode(
 // logbook.ErrFailed if a revert has failed too or the flow is held, and an operator must intervene.
 // After Suspend, the error is ErrSuspended.
 //
-// Any other error, such as the cause of ctx's end, means that the flow has not ended. Its running
-// steps were cancelled, and a later run can continue it. The Result holds everything that could
-// be read, also with an error.
+// Any other error, such as the cause of ctx's end, means that the flow has not ended. Its running steps were cancelled,
+// and a later run can continue it. The Result holds everything that could be read, even after an error.
 func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (Result, error) {
 	l = l.withDefaults()
 	detail, plan, err := l.prepare(ctx, root, store)
@@ -269,7 +268,7 @@ func (j *localJournal) finish(ctx context.Context, last *logbook.Update) error {
 	case err := <-result:
 		return err
 	case <-ctx.Done():
-		// The write may still succeed. Its result then counts.
+		// The write may still succeed. Its result is then used.
 		j.close()
 		return <-result
 	}

@@ -26,8 +26,8 @@ func (f *facts) passed(bounds *flow.Scope) int {
 	return -1
 }
 
-// mayHaveSucceeded reports whether the last execution of a step has succeeded, may still succeed, or has an
-// unknown outcome. A flow that is reverting decides no more, so reverts do not count.
+// mayHaveSucceeded reports whether the last execution of a step has succeeded, may still succeed, or has an unknown
+// outcome. A flow that is reverting makes no decision, so reverts are ignored.
 func (v *vertex) mayHaveSucceeded() bool {
 	switch v.phase {
 	case succeeded, left, executing:

@@ -9,7 +9,7 @@ import (
 )
 
 // The on_error steps of a flow (flow.OnError) run when the flow fails, in order, before an undo passes the gate after
-// the body of the flow, or before the flow is held. In forward execution, they are left out when the body has ended.
+// the body of the flow, or before the flow is held. In forward execution, they are skipped when the body has ended.
 // Exception: if an element that may fail (flow.MaxFailures) has failed, its on_error steps run in forward execution.
 //
 // They wait for the running steps of the body. The record then alone decides: they run if a step of the body has
@@ -55,8 +55,8 @@ func (f *facts) isErrorPending(step int) bool {
 	return phase.isUnderWay() || phase == unbegun && f.fails(final)
 }
 
-// hasHandled reports whether an undo may pass the on_error steps of a flow: no step of the body runs, and no on_error
-// step is to run.
+// hasHandled reports whether an undo may pass the on_error steps of a flow: no step of the body runs, and no
+// on_error step must run.
 func (f *facts) hasHandled(final int) bool {
 	part := &f.plan.Finals()[final]
 	for step := part.Body.First; step < part.Body.End; step++ {

@@ -27,8 +27,7 @@ type permitSource interface {
 // maxKey bounds the bytes kept of a key; a longer one is replaced by its hash.
 const maxKey = 255
 
-// emptyKey stands for a key that evaluates to "", because "" means that there is
-// no key.
+// emptyKey represents a key that evaluates to "", because "" means that there is no key.
 const emptyKey = "\x00"
 
 // admit asks whether a ready step may start.

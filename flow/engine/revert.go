@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// requestRevert reverts a flow, also a held flow, for a reason from outside. A flow that already reverts
+// requestRevert reverts a flow, even a held flow, for a reason from outside. A flow that already reverts
 // keeps its cause. Running executions end by themselves, unless interruptRunning follows. A flow after a
 // point of no return is held.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {

@@ -42,8 +42,8 @@ func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
 	}
 }
 
-// undoIntention is the intention of a step whose ignored failure counts no more, because the step is undone;
-// empty: unchanged.
+// undoIntention is the intention of a step whose ignored failure no longer matters, because the step is
+// undone; empty: unchanged.
 func (v *vertex) undoIntention() logbook.Intention {
 	if v.phase == tolerated {
 		return logbook.IntendRevert
@@ -51,8 +51,8 @@ func (v *vertex) undoIntention() logbook.Intention {
 	return ""
 }
 
-// wasTolerated reports whether the failure of a step is or was ignored. It counts neither for retries nor as the
-// cause of an undo.
+// wasTolerated reports whether the failure of a step is or was ignored. Retries ignore it, and it is
+// not the cause of an undo.
 func (f *facts) wasTolerated(step int) bool {
 	v := &f.vertices[step]
 	return v.phase == tolerated || v.isDropped() || f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
@@ -87,8 +87,8 @@ func toldOf(failure *logbook.Failure) toldFailure {
 	return toldFailure{failure.Kind, failure.Message, failure.Code, failure.Details}
 }
 
-// leaveOut leaves out a step that is ready and lacks a value, and reports whether it did. The flow of a
-// retry, and the instances of an each, are left out with it.
+// leaveOut leaves out a step that is ready and lacks a value, and reports whether it did. The flow of a retry, and the
+// instances of an each, are skipped with it.
 func (c *core) leaveOut(step int, now time.Time) bool {
 	if c.vertices[step].phase != unbegun || !c.lacksValue(step) && !c.isUnneeded(step) {
 		return false

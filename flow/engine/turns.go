@@ -11,7 +11,7 @@ import (
 // with the same limit. Turns are not recorded: an instance has its turn if one of its steps has started. A resumed
 // flow therefore has no more instances in progress than before.
 
-// turnID identifies an instance, also in a plan that has grown.
+// turnID identifies an instance, even in a plan that has grown.
 type turnID struct {
 	opening string
 	element int
@@ -89,7 +89,7 @@ func (c *core) takeTurns(number int, now time.Time) {
 	}
 }
 
-// begunTurns returns the started turns of the plan, also if no step of the instance has started.
+// begunTurns returns the started turns of the plan, even turns whose instance has no started step.
 func (f *facts) begunTurns() map[turnID]bool {
 	taken := make(map[turnID]bool)
 	for i := range f.plan.Turns() {
@@ -129,8 +129,8 @@ func (f *facts) undoHasBegun(turn *flow.Turn) bool {
 	return false
 }
 
-// mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn to be undone has not
-// come, and not before a flow whose final steps have not ended.
+// mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn to revert has not come,
+// and not before a flow whose final steps have not ended.
 func (f *facts) mayUndo(gate int) bool {
 	if final, ok := f.plan.FinalOf(gate); ok {
 		return f.hasFinished(final)

@@ -130,7 +130,7 @@ func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time
 		return
 	}
 	if cause != nil && cause != b.cause && b.bytes+sizeOfFailure(cause) > b.maxBytes {
-		b.close() // before the state: the state and its cause stand together
+		b.close() // before the state: the state and its cause are in one update
 	}
 	for b.state != state {
 		step, ok := between(b.state, state)

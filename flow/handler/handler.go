@@ -80,10 +80,9 @@
 // hold. When the handler has ended, the rest of the group is killed. Memory is bounded whatever a
 // handler writes.
 //
-// If the program dies, also by SIGKILL, package guardian kills the groups of all handlers and
-// what they have left outside their groups. If no guardian can start, no handler starts. If the
-// guardian is killed with the program, the kernel kills the handlers' own processes (Linux), and
-// the next program's Confine kills the rest.
+// If the program dies, even by SIGKILL, package guardian kills the groups of all handlers, and processes that they have
+// left outside their groups. If no guardian can start, no handler starts. If the guardian is killed with the program,
+// the kernel kills the handlers' own processes (Linux), and the next program's Confine kills the rest.
 //
 // If the program calls ReapOrphans, processes that a handler has left outside its group, by
 // setsid, are also killed when the handler has ended. They are found by their cgroup, if Confine

@@ -49,7 +49,7 @@ const (
 	inputCause    = "$cause"
 )
 
-// The names of the inputs from earlier attempts of the round. An input without a value is left out.
+// The names of the inputs from earlier attempts of the round. An input without a value is omitted.
 const (
 	inputCheckpoints = "$checkpoints"
 	inputProgress    = "$progress"
@@ -245,8 +245,8 @@ func (t *task) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// outcome is the result of a run. The first reason counts: for a handler that we killed, the reason
-// for the kill counts, not the signal.
+// outcome is the result of a run. The first reason is reported: for a handler that we killed, this is the reason for
+// the kill, not the signal.
 func (t *task) outcome(ctx context.Context, name string, p *process, end ending) (json.RawMessage, error) {
 	said, _ := p.stderr.text()
 	switch status, ok := end.state.Sys().(syscall.WaitStatus); {

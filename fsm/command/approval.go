@@ -7,7 +7,7 @@ import (
 )
 
 // DecideCommandToProto converts a decision and its step. The cluster sets the roles and the time, and the kind of the
-// command says whether it is an override.
+// command distinguishes decisions from overrides.
 func DecideCommandToProto(c *jobs.DecisionCommand) *v1.DecideCommand {
 	d := &c.Decision
 	return &v1.DecideCommand{

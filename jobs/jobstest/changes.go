@@ -36,7 +36,7 @@ func (k *kit) change(change jobs.Change) {
 
 func priority(p jobs.Priority) *jobs.Priority { return &p }
 
-// stands checks the state of a job.
+// stands checks that a job is in a state.
 func (k *kit) stands(id jobs.JobID, state jobs.State) jobs.Job {
 	k.Helper()
 	job := k.job(id)

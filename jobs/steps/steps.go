@@ -120,7 +120,7 @@ type Outcome struct {
 	Result   json.RawMessage
 	Failure  *logbook.Failure
 	NotYet   time.Duration
-	Progress *logbook.Progress // with NotYet: only its details count
+	Progress *logbook.Progress // with NotYet: only its details are used
 	Output   string
 	Stderr   string
 	// Checkpoint must be recorded before the answer. Its Number is above the numbers of all earlier checkpoints of the

@@ -83,8 +83,8 @@ func (m *nodeMetrics) proposed(entry *conductordv1.Entry, bytes int) {
 	}
 }
 
-// applied counts the changes that a leader has applied. Followers do not count, so the sum over all
-// nodes counts each change once.
+// applied counts the changes that a leader has applied. Followers count nothing, so the sum over
+// all nodes has each change once.
 func (m *nodeMetrics) applied(changes fsm.Changes) {
 	m.posted.Add(float64(changes.Posted))
 	m.finished.WithLabelValues("ok").Add(float64(len(changes.Finished) - changes.Failed))

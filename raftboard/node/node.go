@@ -333,8 +333,8 @@ func (n *Node) newLeaderTasks() *lead.Tasks {
 }
 
 // catchUp waits until this node has caught up with a leader. The start has then succeeded,
-// also with a converted log store, so the old store can be removed. A joining node now has the
-// state of the cluster.
+// even with a converted log store, so the old store can be removed. A joining node now has
+// the state of the cluster.
 func (n *Node) catchUp(ctx context.Context) {
 	n.ready.CatchUp(ctx, commitOf(n.readAskers))
 	if !n.ready.CaughtUp.Load() {

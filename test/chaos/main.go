@@ -96,7 +96,7 @@ func run(o options) (status int, err error) {
 		os.Setenv(dirEnv, o.dir)
 		return chaos(o)
 	}
-	os.Args = append(os.Args, fmt.Sprintf("-seed=%d", o.seed)) // the last flag counts
+	os.Args = append(os.Args, fmt.Sprintf("-seed=%d", o.seed)) // the last flag wins
 	return processes.EnterLab(dirEnv + "=" + o.dir)
 }
 

@@ -133,8 +133,7 @@ type idFinder interface {
 	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
 }
 
-// find finds the one id that matches, or an error that names all matching ids. A job and its
-// own flow count as one.
+// find finds the one id that matches, or an error that names all matching ids. A job and its own flow are one match.
 func (s shortID) find(ctx context.Context, cluster idFinder) (string, error) {
 	var nouns []string
 	var all jobs.IDMatches

@@ -36,8 +36,8 @@ func (p *Program) OpenTopology() (*topology.Source, error) {
 	return source, nil
 }
 
-// boardsOf are the boards that a command line names. A flag counts even with its default
-// value, because the command will use that board.
+// boardsOf are the boards that a command line names. A flag is used even with its default value,
+// because the command will use that board.
 func boardsOf(cmd *cobra.Command, args []string) (boards []string) {
 	for i := range args {
 		if argumentName(cmd, i, len(args)) == "board" {

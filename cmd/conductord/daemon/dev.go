@@ -180,7 +180,7 @@ func InstallExamples(below string) (handlers string, err error) {
 		if err := os.WriteFile(path, data, 0o755); err != nil || filepath.Ext(name) != "" {
 			return err
 		}
-		return os.Chmod(path, 0o755) // also with a strict umask
+		return os.Chmod(path, 0o755) // even with a strict umask
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot install the examples: %w", err)

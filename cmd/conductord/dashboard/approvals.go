@@ -21,7 +21,7 @@ type approvalsData struct {
 	More      pager
 }
 
-// approvalData is an approval, also the data of its page.
+// approvalData is an approval, and the data of its page.
 type approvalData struct {
 	*jobs.StepApproval
 	State      badge

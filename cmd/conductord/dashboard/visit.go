@@ -154,7 +154,7 @@ type statusError struct {
 // Error implements error.
 func (e *statusError) Error() string { return e.text }
 
-// statuses are the HTTP statuses of the API's errors; the first match counts.
+// statuses are the HTTP statuses of the API's errors; the first match wins.
 var statuses = []struct {
 	kind   error
 	status int

@@ -165,7 +165,7 @@ func jsonOf(value any) string {
 }
 
 // difference describes where and how two texts differ as JSON; empty: they are equal. Numbers are
-// compared by exact value, and the order of an object's keys does not count.
+// compared by exact value, and the order of an object's keys is ignored.
 func difference(want string, got json.RawMessage) string {
 	var leaves [2]map[string]string
 	for i, text := range [][]byte{[]byte(want), got} {

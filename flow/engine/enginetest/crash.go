@@ -17,7 +17,7 @@ const (
 	// maxCrashes bounds the crashes of one test: each runs the flow again. If the
 	// flow writes more often, the crashes are spread evenly.
 	maxCrashes = 1_000
-	// maxFaults bounds the faults that are reported: the first ones say what is wrong.
+	// maxFaults bounds the faults that are reported: the first ones show the fault.
 	maxFaults = 5
 )
 
@@ -35,9 +35,9 @@ const (
 // build must build the same flow each time, so the flow must not hold anything that a process
 // would lose. The result is the trace of the run without a crash.
 //
-// An attempt whose outcome is lost in a crash is made again, and does not count as a failure. A
-// step that fails a fixed number of times can therefore get further after a crash than without
-// one. If the end of the flow depends on that, CrashEverywhere reports a difference.
+// An attempt whose outcome is lost in a crash is repeated, and is not a failure. A step that fails
+// a fixed number of times can therefore get further after a crash than without one. If the end of
+// the flow depends on that, CrashEverywhere reports a difference.
 func CrashEverywhere(t testing.TB, build func() *flow.Flow, store logbook.Values, options ...Option) *Trace {
 	t.Helper()
 	s := newSettings(options)

@@ -87,7 +87,7 @@ type outside struct {
 	seen    map[string]bool // waits: step and attempt
 	open    []openWait      // in the order of their starts; some have ended
 	signals []string        // for which steps waited, for errors
-	topics  []string        // also with their keys
+	topics  []string        // including their keys
 	steps   []string        // that waited for an approval
 	refused []error
 	timers  []*time.Timer

@@ -1,5 +1,5 @@
 // Package guardian ends everything that handlers have started when the program that runs them
-// dies, also by SIGKILL.
+// dies, even by SIGKILL.
 //
 // A guardian is a process: the program itself, started again under another name. The program
 // reports each run of a handler over a pipe, before the run starts. When the pipe closes, the

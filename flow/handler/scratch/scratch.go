@@ -1,7 +1,6 @@
-// Package scratch makes temporary directories that are recognisably abandoned when their process
-// has died. A process holds a lock on each directory that it uses. The kernel releases the lock
-// when the process ends, also by SIGKILL, and Sweep then removes the directory. Where directories
-// cannot be locked, Sweep removes none.
+// Package scratch makes temporary directories that are recognisably abandoned when their process has died. A process
+// holds a lock on each directory that it uses. The kernel releases the lock when the process ends, even by SIGKILL, and
+// Sweep then removes the directory. Where directories cannot be locked, Sweep removes none.
 package scratch
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// HoldPoll is Hold for a long poll. A call that does not wait does not count, and a call that
+// HoldPoll is Hold for a long poll. A call that does not wait is not counted, and a call that
 // replaces a waiting call needs no room.
 func (g *Guard) HoldPoll(ctx context.Context, wait time.Duration, replaces bool) (release func(), err error) {
 	if wait == 0 {

@@ -105,7 +105,7 @@ func (w *stepWorkers) end(session jobs.SessionID, lost *Offer) {
 }
 
 // judge evaluates an outcome. A permanent failure is the step's verdict on its input, and a failure
-// after a stop is caused by the conductor. Neither counts for or against the worker.
+// after a stop is caused by the conductor. Neither is a success or a failure of the worker.
 func (w *stepWorkers) judge(session jobs.SessionID, o *Offer, outcome *steps.Outcome) {
 	k := w.known[session]
 	switch {

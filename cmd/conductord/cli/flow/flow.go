@@ -56,7 +56,7 @@ func checkCommand(p *cli.Program) *cobra.Command {
 				}
 				faults = append(faults, err)
 				found := &spec.FaultError{Faults: []spec.Fault{{Reason: err.Error()}}}
-				_ = errors.As(err, &found) // of a file that is no document
+				_ = errors.As(err, &found) // of a file that is not a document
 				checked = append(checked, CheckedFlow{File: path, Faults: found.Faults})
 			}
 			return errors.Join(writeCheckedFlows(p, checked), errors.Join(faults...))
@@ -476,7 +476,7 @@ func SendText(sent *logbook.Sending) string {
 	return cli.Clean(fmt.Sprintf("signal %s to %s: %s", sent.Signal.Name, to, sent.Answer))
 }
 
-// attemptOutcome says how an attempt ended, if that is known.
+// attemptOutcome describes the end of an attempt, if it is known.
 func attemptOutcome(attempt *logbook.Attempt) string {
 	switch {
 	case attempt.Failure != nil:

@@ -322,7 +322,7 @@ func goesBackwards(before *logbook.FlowDetail, word *logbook.Intervention) bool 
 	return !logbook.Forwards(logbook.Standing(said))
 }
 
-// nextOf says what follows from an intervention.
+// nextOf describes the effect of an intervention.
 func nextOf(told *intervened, job *jobs.Job) string {
 	word := &told.Intervention
 	switch {

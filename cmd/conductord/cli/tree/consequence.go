@@ -15,16 +15,15 @@ type Consequence struct {
 	Runs      []string `json:"runs"` // for the first time
 	RunsAgain []string `json:"runs_again"`
 	Undoes    []string `json:"reverts"`
-	// Skips are steps that count as reverted or done without a call: by skip, complete, or a condition.
+	// Skips are steps that are treated as reverted or done without a call: by skip, complete, or a condition.
 	Skips []string `json:"skips"`
 	// Behind: the flow also runs all steps that wait for this one. They are not listed, because the
 	// order of the steps is known only to the program that built the flow.
 	Behind string `json:"and_all_that_wait_for,omitempty"`
 }
 
-// ConsequenceOf returns the consequence of an intervention that can be carried out. The plan is nil if
-// the flow is no document, or a document that cannot be read here. Then only the record shows which steps
-// have a valid result.
+// ConsequenceOf returns the consequence of an intervention that can be carried out. The plan is nil if the flow is not
+// a document, or is a document that cannot be read here. Then only the record shows which steps have a valid result.
 func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Values, i logbook.Intervention) (c Consequence, err error) {
 	if plan == nil {
 		return RecordedConsequence(detail, i), nil

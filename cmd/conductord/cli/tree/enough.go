@@ -47,7 +47,7 @@ func stepsIn(t *flow.Tree) (names []string) {
 	return names
 }
 
-// text shows which members count and which were dropped.
+// text shows which members have succeeded and which were dropped.
 func (s *selection) text(detail *logbook.FlowDetail) string {
 	if s == nil {
 		return ""
@@ -100,7 +100,7 @@ func elementsOf(body []member, detail *logbook.FlowDetail) (elements []member) {
 	return elements
 }
 
-// succeeded is the end of a member that counts.
+// succeeded is the end of a member that has succeeded.
 const succeeded = "succeeded"
 
 // end describes the end of a member in one word; empty: it has not ended.

@@ -345,8 +345,8 @@ func countsOf(instances []*logbook.AtomDetail) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts reports whether a row counts as a step. Retries and the lists of an each do not count. Flows count by their steps,
-// and instances in the row of their step.
+// counts reports whether a row counts as a step. The rows of retries, of lists of an each, and of flows do not. All
+// instances of a step count in one row.
 func (r *treeRow) counts() bool {
 	if r.group != "" || r.retry || r.list {
 		return false

@@ -136,7 +136,7 @@ func Of(detail *logbook.FlowDetail, plan *flow.Plan) *Part {
 	return root
 }
 
-// count counts the steps of a part, by state. Retries and lists count only in their own box.
+// count counts the steps of a part, by state. Retries and lists are counted only in their own box.
 func (p *Part) count() {
 	p.counts = Counts{}
 	for _, part := range p.Parts {

@@ -49,7 +49,7 @@ type Log struct {
 	hangs       atomic.Int32 // writes that have taken longer than hangTimeout
 }
 
-// newLog wraps an engine. It closes a damaged engine, also when a read panics.
+// newLog wraps an engine. It closes a damaged engine, even when a read panics.
 func newLog(engine Engine, dataDir string, options Options) (log *Log, err error) {
 	defer func() {
 		if log == nil {

@@ -316,7 +316,7 @@ func (s *IdentityStore) Meet(peer raft.ServerID, instance uuid.UUID) error {
 	}
 	s.id.Peers[peer] = instance
 	if err := s.saveLocked(); err != nil {
-		delete(s.id.Peers, peer) // a peer counts as met only when it is written down
+		delete(s.id.Peers, peer) // a peer is met only when the record is on disk
 		return err
 	}
 	return nil

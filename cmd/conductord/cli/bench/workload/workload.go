@@ -54,7 +54,7 @@ type Options struct {
 type Workload struct {
 	call  load.Call
 	timed load.TimedCall // replaces call in workloads whose calls measure their own time
-	// End cleans up, also after an interruption.
+	// End cleans up, even after an interruption.
 	End func(context.Context) error
 	// Idle is the message for a run without operations; empty: every run has operations.
 	Idle string
