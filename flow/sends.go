@@ -32,8 +32,8 @@ func (c *Call) Signal(job string, signal logbook.Signal) {
 	c.sends = append(c.sends, logbook.Sending{Job: job, Signal: &signal})
 }
 
-// SignalKey sends a signal to the unfinished job of a board that has a key, like Signal. An empty board is the board of the
-// call's own job.
+// SignalKey sends a signal to the unfinished job of a board that has a key, like Signal. An empty board is the board of
+// the call's own job.
 func (c *Call) SignalKey(board, key string, signal logbook.Signal) {
 	c.sends = append(c.sends, logbook.Sending{Board: board, Key: key, Signal: &signal})
 }

@@ -48,9 +48,9 @@ func Signal[T any](name string, options ...StepOption) *Step {
 	return newStep(name, waitTask{}, derived, faults, append([]StepOption{Waits(wait)}, options...))
 }
 
-// Topic makes a step that waits for a publication of a topic and a key on the board of its job, like Signal. The key can
-// contain arguments of the step in braces, as in "order-{order}": name them with Requires. The data of the publication are
-// the step's result. jobs.Publisher describes the publications that the step gets.
+// Topic makes a step that waits for a publication of a topic and a key on the board of its job, like Signal. The key
+// can contain arguments of the step in braces, as in "order-{order}": name them with Requires. The data of the
+// publication are the step's result. jobs.Publisher describes the publications that the step gets.
 func Topic[T any](name, topic, key string, options ...StepOption) *Step {
 	step := Signal[T](name, options...)
 	if step.wait != nil {

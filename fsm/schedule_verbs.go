@@ -67,8 +67,8 @@ func (t *txn) newSchedule(given *schedules.Schedule, c *v1.SaveScheduleCommand) 
 	return s, nil
 }
 
-// changedSchedule replaces the definition of a schedule. If the rule is unchanged, its slots continue. A new rule applies
-// from the time of the change, and undecided slots of the old rule are skipped.
+// changedSchedule replaces the definition of a schedule. If the rule is unchanged, its slots continue. A new rule
+// applies from the time of the change, and undecided slots of the old rule are skipped.
 func (t *txn) changedSchedule(s *scheduleRecord, given *schedules.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
 	from, next, err := slotTimes(c)
 	if err != nil {

@@ -122,9 +122,9 @@ func (c *counter) Write(p []byte) (int, error) {
 // Close ends the snapshot. Closing twice is harmless.
 func (s *Snapshot) Close() error { return s.tables.Close() }
 
-// Restore replaces the state by the state of a snapshot. It first reads the snapshot into a file beside the database, and
-// verifies the whole file. After an error, the state is unchanged; ErrBadSnapshot means that the snapshot is bad. Open
-// reads and snapshots continue with the old state.
+// Restore replaces the state by the state of a snapshot. It first reads the snapshot into a file beside the database,
+// and verifies the whole file. After an error, the state is unchanged; ErrBadSnapshot means that the snapshot is bad.
+// Open reads and snapshots continue with the old state.
 func (m *Machine) Restore(r io.Reader) error {
 	m.applying.Lock()
 	defer m.applying.Unlock()
@@ -179,9 +179,9 @@ func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error)
 	return restored, after, nil
 }
 
-// inspect reads every key of a database, and then runs bbolt's check. The checksum was right, so a fault here existed when
-// the snapshot was written. inspect runs before the database is opened for writing. Opening and bbolt's check panic at a
-// bad page, in bbolt's own goroutines, from which no caller can recover.
+// inspect reads every key of a database, and then runs bbolt's check. The checksum was right, so a fault here existed
+// when the snapshot was written. inspect runs before the database is opened for writing. Opening and bbolt's check
+// panic at a bad page, in bbolt's own goroutines, from which no caller can recover.
 func inspect(path string, header *snapshotHeader) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page beyond the end of the file
 	defer func() {

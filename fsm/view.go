@@ -75,8 +75,9 @@ func decodeMessage[M proto.Message](value []byte, message M) M {
 // maxKnownHeads bounds the cache of boards. Up to jobs.MaxKeptBoards boards can be stored.
 const maxKnownHeads = 1_024
 
-// heads caches boards by name, in their current state. Each posting reads its board several times. Decoding it each time
-// was a quarter of the cost of a posting. Only the machine's writer has the cache. The cached values must not be changed.
+// heads caches boards by name, in their current state. Each posting reads its board several times. Decoding it each
+// time was a quarter of the cost of a posting. Only the machine's writer has the cache. The cached values must not be
+// changed.
 type heads map[string]*jobs.BoardStatus
 
 func (h heads) keep(board jobs.BoardStatus) {

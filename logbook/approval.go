@@ -168,7 +168,7 @@ func (a *Approval) Needed() []string {
 	return needed
 }
 
-// NeededOf returns the needed roles among the roles of a person. A person with none of them may not decide: ErrNotAllowed.
+// NeededOf returns the needed roles among the roles of a person. ErrNotAllowed if the person has none of them.
 func (a *Approval) NeededOf(person string, roles []string) ([]string, error) {
 	needed := a.Needed()
 	has := slices.DeleteFunc(slices.Clone(needed), func(role string) bool { return !slices.Contains(roles, role) })

@@ -69,7 +69,7 @@ func (a *AtomDetail) CountCheckpoint(c *Checkpoint, replaced int) error {
 }
 
 // DropsCheckpoints reports whether a change of state removes the checkpoints of a step. They stay from the first
-// attempt of a round until the step succeeds, is undone or left out, or starts again.
+// attempt of a round until the step succeeds, is undone or skipped, or starts a new round.
 func DropsCheckpoints(from, to AtomState) bool {
 	switch to {
 	case AtomSuccess, AtomReverted, AtomIgnored:

@@ -81,8 +81,8 @@ func (v *DefinedValue) isBeside(others []string) bool {
 // recorded are the atoms of a flow by name.
 type recorded struct{ atoms map[string]*AtomDetail }
 
-// value returns the value of a source in the instance with the indexes at, such as "[3]". It is nil if
-// the instance was ignored, failed without a default, or its result lacks the field. known is false if the step has not succeeded.
+// value returns the value of a source in the instance with the indexes at, such as "[3]". It is nil if the instance was
+// ignored, failed without a default, or its result lacks the field. known is false if the step has not succeeded.
 func (r *recorded) value(source *DefinedSource, at string) (value json.RawMessage, known bool) {
 	name, index := source.Step+at, -1
 	if source.Element || source.Index { // of the list, at the last index

@@ -14,9 +14,9 @@ const (
 	MaxWaitSignals = 16
 )
 
-// Wait is the wait of a step for a signal, a publication, an approval or a time. It belongs to the open execution of the step, which is
-// pending, and nothing of the step runs. The cluster gives the oldest unread signal of the names to the oldest
-// wait for it, in the log entry in which the later of the two arrives.
+// Wait is the wait of a step for a signal, a publication, an approval or a time. It belongs to the open execution of
+// the step. The step is pending, and does not run. The cluster gives the oldest unread signal with one of the names to
+// the oldest wait for that name, in the log entry in which the later of the two arrives.
 type Wait struct {
 	Signals []string  `json:"signals,omitempty"` // names; none: the step sleeps, or waits for the Topic or the Approval
 	Since   time.Time `json:"since"`

@@ -75,8 +75,8 @@ func (f *facts) wasCutOff() bool {
 	return !waits
 }
 
-// lastSteps are the steps that a takeover undoes, without the spared ones. An execution that continues was not cut off: it
-// may still run elsewhere, and ends with a result.
+// lastSteps are the steps that a takeover undoes, without the spared ones. An execution that continues was not cut off:
+// it may still run elsewhere, and ends with a result.
 func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 	behind := make([]bool, len(f.order)) // by gate: a step after it has started
 	kept := f.keptTurns()

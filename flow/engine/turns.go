@@ -6,10 +6,10 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// The instances of an each with a limit take turns (flow.Turns): in the order of the
-// list, an instance starts when fewer than the limit are in progress. An undo takes the instances in reverse order,
-// with the same limit. Turns are not recorded: an instance has its turn if one of its steps has started. A resumed
-// flow therefore has no more instances in progress than before.
+// The instances of an each with a limit take turns (flow.Turns): in the order of the list, an instance starts when
+// fewer than the limit are in progress. An undo takes the instances in reverse order, with the same limit. Turns are
+// not recorded: an instance has its turn if one of its steps has started. A resumed flow therefore has no more
+// instances in progress than before.
 
 // turnID identifies an instance, even in a plan that has grown.
 type turnID struct {

@@ -181,8 +181,8 @@ func newVertices(plan *flow.Plan) []vertex {
 	return vertices
 }
 
-// lastProgress returns the last report before an attempt. If the attempt continues an open one, the next attempt gets the
-// report too, because the step may report no more.
+// lastProgress returns the last report before an attempt. If the attempt continues an open one, the next attempt gets
+// the report too, because the step may report no more.
 func (v *vertex) lastProgress(continues bool) *logbook.Progress {
 	last := v.reported
 	if !continues {

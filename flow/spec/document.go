@@ -340,9 +340,8 @@ type Backoff struct {
 	Never          []string `json:"never,omitempty"`
 }
 
-// Rounds is the retry of a flow. It decides whether the whole flow starts again after one of its
-// steps has failed permanently. Set one of Times, ForEach,
-// AlwaysRevert and AlwaysRevertAll.
+// Rounds is the retry of a flow. It decides whether the whole flow starts again after one of its steps has failed
+// permanently. Set one of Times, ForEach, AlwaysRevert and AlwaysRevertAll.
 type Rounds struct {
 	Name            string `json:"name"`
 	Times           int    `json:"times,omitempty"`

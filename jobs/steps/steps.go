@@ -49,7 +49,8 @@ func (id ID) String() string {
 	return text
 }
 
-// SendPlace is the place of the worker's signals in their ids: see logbook.NameSends. The step's own signals have another one.
+// SendPlace is the place of the worker's signals in their ids: see logbook.NameSends. The step's own
+// signals have another place.
 func (id ID) SendPlace() string { return fmt.Sprintf("%s/%d/worker", id.Step, id.Attempt) }
 
 // Work is the input of an attempt by a worker. The fields have the same meaning as in flow.Call.

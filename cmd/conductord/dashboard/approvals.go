@@ -144,7 +144,8 @@ func approvalOperations(a *jobs.StepApproval, v *visit) []operation {
 	}
 }
 
-// decideApproval sends the decision of a form. The form's fields follow the schema of the approval that the user has seen.
+// decideApproval sends the decision of a form. The form's fields follow the schema of the approval that the user has
+// seen.
 func decideApproval(ctx context.Context, v *visit) (string, error) {
 	id, step, verb := v.part("id"), v.part("step"), v.part("verb")
 	decision := &v1.DecideCommand{Job: id, Step: step, Kind: verb, Id: v.form("id"), By: v.form("by"), Reason: v.form("reason")}

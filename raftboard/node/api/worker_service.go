@@ -270,8 +270,8 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	}
 }
 
-// addCheckpoints adds the recorded checkpoints to the attempts that a worker gets. The conductor does not send them, because
-// it repeats its offer after each report. Attempts beyond the size of an answer wait for the next call.
+// addCheckpoints adds the recorded checkpoints to the attempts that a worker gets. The conductor does not send them,
+// because it repeats its offer after each report. Attempts beyond the size of an answer wait for the next call.
 func (s *workerService) addCheckpoints(answer *conductordv1.PullStepsResponse) error {
 	size := 0
 	for i, work := range answer.Work {

@@ -185,9 +185,9 @@ func updateOf(message proto.Message) *conductordv1.Update {
 	return nil
 }
 
-// MarkSends marks the signals of a flow's step that the caller may not send. A step can signal jobs of its own board; for
-// other boards, its worker and the owner of its job need the permission. The mark does not refuse the call: the work is
-// done. A mark of the worker's report stays in the owner's update.
+// MarkSends marks the signals of a flow's step that the caller may not send. A step can signal jobs of its own board;
+// for other boards, its worker and the owner of its job need the permission. The mark does not refuse the call: the
+// work is done. A mark of the worker's report stays in the owner's update.
 func (g *Guard) MarkSends(ctx context.Context, flow string, sends []*conductordv1.Sending) {
 	for _, sent := range sends {
 		if sent.Answer != logbook.SendRefused {
