@@ -173,8 +173,8 @@ func (l *loader) refuseRest(prefix string, document map[string]any) {
 	}
 }
 
-// similar returns the message for an unknown key, with a suggestion. It suggests a key that ends in the
-// same word, because a key in the wrong table is the common mistake, or a key with a similar spelling.
+// similar returns the message for an unknown key, with a suggestion. It suggests a key that ends in the same word, or a
+// key with a similar spelling. The most common mistake is a key in the wrong table.
 func (l *loader) similar(path, key string) string {
 	const unknown = "there is no such key"
 	if slices.ContainsFunc(table(), func(row setting) bool { return row.key == path || strings.HasPrefix(row.key, path+".") }) {

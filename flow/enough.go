@@ -18,9 +18,8 @@ import (
 // Such a failure is ignored while n members can still succeed. Otherwise the flow fails: the retry around it
 // decides, or everything is reverted or held.
 //
-// Compile refuses conditions that can leave out a whole member, members that are points of no return or
-// Repeatable, and a flow with Enough or MaxFailures inside another. An Each whose list has fewer than n elements
-// fails.
+// Compile refuses conditions that can skip a whole member, and members that are points of no return or Repeatable. It
+// also refuses a flow with Enough or MaxFailures inside another. An Each whose list has fewer than n elements fails.
 func (f *Flow) Enough(n int) *Flow {
 	f.enough, f.selects = n, true
 	if f.each != nil {

@@ -208,8 +208,8 @@ func (p *Plan) withoutLate(steps []int) []int {
 	return slices.DeleteFunc(steps, func(step int) bool { return p.steps[step].IsLate() })
 }
 
-// lateSource makes a wire into an on_error or final step take the results of steps that were undone, and the store in
-// place of a step that has not run. It reports a required value that can be absent.
+// lateSource prepares a wire into an on_error or final step: the wire takes the results of reverted steps, and the
+// value of the store if a step has not run. It reports a required value that can be absent.
 func (r *resolver) lateSource(step int, instance int32, wire *Wire) {
 	p := r.compiler.plan
 	final, ok := p.finalOf[step]

@@ -64,7 +64,7 @@ func (s *Step) needs() []string {
 type Shadow struct {
 	Symbol   string
 	Step     string // first step that does not get the value
-	Provider string // step whose value it gets instead
+	Provider string // step that provides the value instead
 }
 
 // String describes the shadow as a warning.

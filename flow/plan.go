@@ -13,7 +13,7 @@ import (
 //
 // Each retry is a step too, the first of its flow: see Scope. Steps are numbered from 0 in that order. The graph of the
 // plan also has *gates* as vertices. If all steps of one part wait for all steps of another part, a gate is between the
-// two parts, so the number of edges stays near the number of steps. Gates have the numbers from Len() on. A gate is
+// two parts. This keeps the number of edges near the number of steps. Gates have the numbers from Len() on. A gate is
 // done when all vertices before it are done. A Choice is at a gate.
 type Plan struct {
 	root      Node

@@ -10,7 +10,7 @@ import (
 // also take values, and steps outside the graph.
 type Question struct {
 	Name  string // for display
-	Depth Depth  // how far a no reaches
+	Depth Depth  // limits the steps that a no excludes
 	// Steps are children of the graph, or steps outside the graph. The child waits for them. Compile reports an outside
 	// step that does not always come before the child.
 	Steps []string

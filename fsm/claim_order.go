@@ -384,9 +384,9 @@ func anyKindKey(m *memory, job *jobFacts) (table, []byte) {
 // appendOrder.
 const orderRoom = 3 + prioritySize + 3*sequenceSize
 
-// appendOrder appends the claim order of a job: higher ranks first, and within a rank earlier postings
-// first. Without ageing, the rank is the priority. Jobs at the front have a zero instead of their
-// sequence, which is never 0, and then the inverted index of the move, so the latest one comes first.
+// appendOrder appends the claim order of a job: higher ranks first, and within a rank earlier postings first. Without
+// ageing, the rank is the priority. Sequences are never 0. Jobs at the front have a zero instead of their sequence, and
+// then the inverted index of the move, so the latest one comes first.
 func appendOrder(key []byte, job *jobFacts) []byte {
 	key = appendPriority(key, job.rank())
 	if job.Front != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A step that waits for a topic has a row in tableWait, like a step that waits for a signal, and one in
+// A step that waits for a topic has a row in tableWait, like a step that waits for a signal. It also has a row in
 // tableSubscription, by which a publication finds the step. Both rows change in one entry. A publication that
 // reaches the wait gives the atom a signal with the topic's name. The subscription stays on the board on which it
 // started, even if the job moves.

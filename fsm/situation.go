@@ -53,8 +53,8 @@ func (v *view) hasFailedRevert(flow logbook.FlowID) (failed bool) {
 	return failed
 }
 
-// ahead counts the jobs before a claimable job in its queue, up to explain.MaxAhead. first is the priority with which
-// the job would be next to the first one.
+// ahead counts the jobs before a claimable job in its queue, up to explain.MaxAhead. first is the priority that would
+// give the job the rank of the first job in the queue.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority) {
 	_, queue := queueKey(queueOf(&j.jobFacts))
 	where, own := claimableKey(new(memory), &j.jobFacts)

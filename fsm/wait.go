@@ -33,9 +33,9 @@ func (a *atomRecord) openWait() uint64 {
 	return 0
 }
 
-// joinWaits completes the waits of a change from the stored attempts. An owner may not know the signal that a wait has
-// taken, so an open attempt keeps the wait and the signal, and an end without the signal is refused: the signal must
-// not be lost.
+// joinWaits completes the waits of a change from the stored attempts. An owner may not know the signal that a
+// wait has taken. The signal must not be lost, so an open attempt keeps the wait and the signal, and an end
+// without the signal is refused.
 func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 	for i := range change.Attempts {
 		attempt := &change.Attempts[i]

@@ -40,10 +40,9 @@ type Poster interface {
 	// posting does not affect the others. If the whole call fails, Post returns an error and
 	// no result.
 	//
-	// Posted.Err is ErrConflict if the id belongs to another posting, or if the flow belongs
-	// to another unfinished job. It is ErrNotFound if the book or the flow does not exist,
-	// and ErrInvalid if the posting names no flow and the book does not have exactly one.
-	// For a posting with the key of an unfinished job, Posted.Job is that job.
+	// Posted.Err is ErrConflict if the id belongs to another posting, or if the flow belongs to another unfinished job.
+	// It is ErrNotFound if the book or the flow does not exist. It is ErrInvalid if the posting names no flow, and the
+	// book does not have exactly one flow. For a posting with the key of an unfinished job, Posted.Job is that job.
 	Post(ctx context.Context, postings ...Posting) ([]Posted, error)
 }
 

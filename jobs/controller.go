@@ -237,11 +237,10 @@ type Controller interface {
 	// a suspended job stays. A job that is reopened, or was being cancelled, no longer waits
 	// for its not-before time.
 	//
-	// ErrNotFound if the flow or the step does not exist. ErrConflict if the flow or the step
-	// is in the wrong state for the kind of intervention, if another unfinished job has the
-	// key of the finished job (see KeyTaken), or if the job was released in the same log
-	// entry. ErrLimit at logbook.MaxInterventions, if the pending interventions are too long
-	// together, or if the board has no room for the reopened job. A job that is cancelled and
-	// only continues its undo needs no room.
+	// ErrNotFound if the flow or the step does not exist. ErrConflict if the flow or the step is in the wrong state for
+	// the kind of intervention. ErrConflict also if another unfinished job has the key of the finished job (see
+	// KeyTaken), or if the job was released in the same log entry. ErrLimit at logbook.MaxInterventions, if the pending
+	// interventions are too long together, or if the board has no room for the reopened job. A job that is cancelled
+	// and only continues its undo needs no room.
 	Intervene(ctx context.Context, intervention logbook.Intervention) (JobID, error)
 }

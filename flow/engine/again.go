@@ -16,7 +16,7 @@ import (
 // Continuation is the next iteration of a flow that has succeeded.
 type Continuation struct {
 	Values logbook.Values // replace values of the store, by name
-	After  time.Duration  // from the end of this iteration
+	After  time.Duration  // delay from the end of this iteration
 }
 
 // giveValues ends the execution of a step that continues the job. attempt has written its mark.

@@ -8,9 +8,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The on_error steps of a flow (flow.OnError) run when the flow fails, in order, before an undo passes the gate after
-// the body of the flow, or before the flow is held. In forward execution, they are skipped when the body has ended.
-// Exception: if an element that may fail (flow.MaxFailures) has failed, its on_error steps run in forward execution.
+// The on_error steps of a flow (flow.OnError) run in order when the flow fails. They run before an undo passes
+// the gate after the body of the flow, or before the flow is held. In forward execution, they are skipped when
+// the body has ended. Exception: if an element that may fail (flow.MaxFailures) has failed, its on_error steps
+// run in forward execution.
 //
 // They wait for the running steps of the body. The record then alone decides: they run if a step of the body has
 // failed. If the time of the flow is over, they run if a step of the body has started. No step of the body starts or

@@ -48,7 +48,7 @@ func PlanRevert(o Options) ([]Undo, error) {
 // Execution is a step that a flow executes when it goes forwards.
 type Execution struct {
 	Step  string
-	Again bool // it has been executed before
+	Again bool // the step has been executed before
 }
 
 // Forecast has the steps that an intervention concerns. A flow that goes forwards has Executions, in the

@@ -15,10 +15,10 @@ import (
 // document's name uses. That name precedes the names of the part's steps and values. The flows do
 // not see each other's values. All of them finish, or all are undone.
 //
-// Their inputs and stores are merged. An input for which another document has a default takes
-// that default. The error is logbook.ErrInvalid if two documents have the same name, different
-// defaults for one value, or different policies for changes, or if one has targets, a timeout, a
-// deadline or defaults for the job.
+// Their inputs and stores are merged. An input for which another document has a default takes that
+// default. The error is logbook.ErrInvalid if two documents have the same name, different defaults
+// for one value, or different policies for changes. It is also logbook.ErrInvalid if a document has
+// targets, a timeout, a deadline, or defaults for the job.
 func Together(order Pattern, documents ...*Document) (*Document, error) {
 	if len(documents) == 1 {
 		return documents[0], nil

@@ -10,8 +10,8 @@ import (
 
 // The sum of a table is the sum of the hashes of its rows, modulo 2^64. It depends only on the
 // rows, not on the order of their writes or on their blocks. A flush sees the old and the new value
-// of each row that it writes, so it updates the sums of the file at the cost of two hashes per row.
-// A Reader adds the rows in memory.
+// of each row that it writes. It therefore updates the sums of the file at the cost of two hashes
+// per row. A Reader adds the rows in memory.
 //
 // The sums detect nodes that have applied the same entries with different results. They do not
 // protect against forged rows.

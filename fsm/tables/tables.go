@@ -8,9 +8,9 @@
 // a flush writes pages in the order of their keys.
 //
 // In the file, rows are in blocks: some kilobytes of rows are one value of bbolt. A bbolt value for
-// each row would cost a search from the root, a node in memory and sixteen bytes of the page, which
-// is more than the size of many rows. A block is written by copying its rows, and rows that are
-// added to a table in order share a block.
+// each row would cost a search from the root, a node in memory and sixteen bytes of the page. Many
+// rows are smaller than that. A block is written by copying its rows, and rows that are added to a
+// table in order share a block.
 //
 // Guarantees: every read that starts after a commit sees the whole commit, and earlier reads see
 // none of it. A read sees one state until its end, whatever is committed or flushed meanwhile. The

@@ -16,9 +16,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// The cluster uses a version of the vocabulary only after an operator has raised it. Until
-// then a newer program writes no command that an older one could not read, so nodes of both
-// apply the same entries to the same state, and a node can go back to the older program.
+// The cluster uses a version of the vocabulary only after an operator has raised it. Until then,
+// newer programs write only commands that older programs can read. So nodes of both versions apply
+// the same entries to the same state, and a node can return to the older program.
 
 // upgradePatience limits the wait for the members' answers.
 const upgradePatience = 2 * time.Second

@@ -15,11 +15,10 @@ import (
 // So the leader notes the commit index, and then asks the other nodes for their current term, in a
 // round that starts after the call. If a majority still has the leader's term, no newer leader had
 // committed an entry at the start of the round: a newer leader needs a majority with a higher term,
-// terms never fall, and two majorities share a node. (Majorities of two consecutive raft
-// configurations share a node too, and a leader changes the configuration only after it has
-// committed an entry of its own term.) The answer then waits until the noted index is applied.
-// (This is the ReadIndex of Ongaro's thesis, 6.4, with questions about the term instead of
-// heartbeats.)
+// terms never fall, and two majorities share a node. Majorities of two consecutive raft
+// configurations share a node too. A leader changes the configuration only after it has committed
+// an entry of its own term. The answer then waits until the noted index is applied. (This is the
+// ReadIndex of Ongaro's thesis, 6.4, with questions about the term instead of heartbeats.)
 type readRound struct {
 	leads  func() bool
 	term   func() uint64 // of this node

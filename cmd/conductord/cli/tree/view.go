@@ -20,8 +20,8 @@ const (
 	// reloadEvery is the interval of reads without an event, because a change can have happened
 	// before the watch started.
 	reloadEvery = 2 * time.Second
-	// reloadRest is the pause before the next read, as a multiple of the duration of the last
-	// read, so that watching a huge flow does not load the cluster.
+	// reloadRest is the pause before the next read, as a multiple of the duration of the last read.
+	// It keeps the watch of a huge flow from loading the cluster.
 	reloadRest = 3
 )
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// The layout follows Sugiyama, Tagawa and Toda: layers by longest path, a dummy cell in each layer
-// that an edge passes, sweeps of medians against crossings, and coordinates that bring each cell close
-// to its neighbours. All numbers are integers, so every machine draws the same picture.
+// The layout follows Sugiyama, Tagawa and Toda: layers by longest path, a dummy cell in each layer that an edge passes,
+// and sweeps of medians against crossings. The coordinates bring each cell close to its neighbours. All numbers are
+// integers, so every machine draws the same picture.
 
 const (
 	gapX, gapY = 20, 34 // between boxes, and between layers

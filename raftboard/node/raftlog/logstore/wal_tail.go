@@ -10,11 +10,10 @@ import (
 	"os"
 )
 
-// The format of raft-wal's segments, version 0: a header, and then batches.
-// A batch is frames of entries, perhaps one with the segment's index, and a
-// frame with the checksum of all since the last such frame (in the first batch,
-// since the start of the file). Frames are padded to multiples of 8 bytes,
-// and zeros follow the last batch.
+// The format of raft-wal's segments, version 0: a header, and then batches. A batch consists of
+// frames of entries, possibly a frame with the segment's index, and a frame with a checksum. The
+// checksum covers everything since the previous checksum or, in the first batch, since the start of
+// the file. Frames are padded to multiples of 8 bytes, and zeros follow the last batch.
 const (
 	walHeaderBytes = 32
 	walFrameBytes  = 8 // of a frame's header: type, three zeros, length or checksum

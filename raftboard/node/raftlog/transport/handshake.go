@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A handshake precedes everything else on the raft port, so a node of another cluster,
-// of an older generation or with forgotten votes never sends a message of raft.
+// A handshake precedes everything else on the raft port, so raft gets no message of a node of
+// another cluster, of an older generation, or with forgotten votes.
 //
 //	dialer  → magic, purpose, length, hello (JSON)
 //	listener→ length, welcome (JSON); a refusal has a reason, and ends the connection
