@@ -122,7 +122,7 @@ func (r *run) takeSignal(step string) {
 	}
 }
 
-// applyStopRequest follows a stop request; nil lifts the one before.
+// applyStopRequest follows a stop request; nil withdraws the previous request.
 func (r *run) applyStopRequest(request *jobs.OperatorRequest) {
 	if !r.setStopRequest(request) {
 		return

@@ -166,9 +166,9 @@ type Secrets struct {
 	Directory   string // directory of files
 	Environment string // prefix of variables
 	Command     string // executable
-	// Boards has the secrets that the jobs of a board may name, besides the secrets in the board's
-	// directory. If Boards is empty, jobs may name all secrets without access control, and no others
-	// with access control.
+	// Boards has the secrets that the jobs of a board may name, in addition to the secrets in the
+	// board's directory. If Boards is empty, jobs may name all secrets without access control, and
+	// no others with access control.
 	Boards PerBoard
 }
 

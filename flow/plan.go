@@ -30,7 +30,7 @@ type Plan struct {
 	governors []int32     // by step
 	choices   []Choice
 	choiceAt  map[int]int                    // by gate
-	workerOf  map[int]int                    // by step: the one on whose worker it runs
+	workerOf  map[int]int                    // by step: the earlier step on whose worker it runs
 	instances []Scope                        // the instances of each; the first is unused
 	turns     []Turns                        // of each that limits its instances
 	turnAt    map[int]TurnPlace              // by gate

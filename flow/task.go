@@ -120,7 +120,7 @@ func (c *Call) Unbegun() bool { return c.unbegun }
 //
 //	Attempts       int           // maximum; 0 and 1: one attempt. Unset for retries
 //	Delay          time.Duration // before the second attempt
-//	BackoffPercent int           // each further delay, in percent of the one before; 0: 100
+//	BackoffPercent int           // each further delay, in percent of the previous one; 0: 100
 //	MaxDelay       time.Duration // limit of the delays; 0: 5 min, or Delay if that is longer
 //	JitterPercent  int           // random share of each delay, at most 100
 type Backoff = logbook.Backoff

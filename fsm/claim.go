@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxOver is the number of a session's requests that are remembered after their claims have ended. A repeat that is
-// later than that has been in transit for longer than any call may take.
+// maxOver is the number of a session's requests that are remembered after their claims have ended. An even later repeat
+// has been in transit for longer than any call may take.
 const maxOver = 64
 
 // maxResultBytes bounds the stored size of a job for which the result of the claim includes the job.

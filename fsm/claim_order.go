@@ -380,8 +380,7 @@ func anyKindKey(m *memory, job *jobFacts) (table, []byte) {
 	return tableLabelledAnyKind, appendOrder(appendName(key, labels), job)
 }
 
-// orderRoom is the size of a claimable job's key besides its names: three lengths, and the longest text of
-// appendOrder.
+// orderRoom is the size of a claimable job's key without its names: three lengths, and the longest text of appendOrder.
 const orderRoom = 3 + prioritySize + 3*sequenceSize
 
 // appendOrder appends the claim order of a job: higher ranks first, and within a rank earlier postings first. Without

@@ -58,9 +58,8 @@ type Options struct {
 	Directory   string // absolute path
 	Environment string // prefix of variables
 	Command     string // absolute path of an executable
-	// Boards lists, by board, the secrets that its jobs may name besides the files of the board's
-	// directory. A key is a board or a prefix of boards and *; a name can also be a prefix and *.
-	// Nil: all boards, all names.
+	// Boards lists, by board, the secrets that its jobs may name in addition to the files of the board's directory. A
+	// key is a board or a prefix of boards and *; a name can also be a prefix and *. Nil: all boards, all names.
 	Boards map[string][]string
 
 	// Run starts a command and waits for it. Default: its own Run.

@@ -27,7 +27,7 @@ type correction struct {
 	index   map[string]int      // of its atoms
 	batch   []logbook.Intervention
 	dropped map[string]bool       // steps of members that were dropped
-	lead    *logbook.Intervention // the one recorded as owner of resets; nil: none
+	lead    *logbook.Intervention // the intervention recorded as owner of resets; nil: none
 }
 
 // refusalError is the reason why an intervention cannot be carried out.

@@ -61,7 +61,7 @@ func (a *answers) answer(said map[string]string) {
 	}
 }
 
-// close ends the pipe. Nothing more is told.
+// close ends the pipe. The handler gets nothing more.
 func (a *answers) close() {
 	close(a.lines)
 	_ = a.write.Close() // ends a write that waits for the handler

@@ -404,8 +404,8 @@ func (r *reader) renamed(t *table, key string) map[string]string {
 	return names
 }
 
-// injected reads values for this step alone. Their names are arguments, whether
-// or not they are required besides.
+// injected reads values for this step alone. Their names are arguments, whether or not
+// they are also required.
 func (r *reader) injected(t *table, s *Step) logbook.Values {
 	values := r.store(t, "inject")
 	for _, name := range slices.Sorted(maps.Keys(values)) {

@@ -16,7 +16,7 @@ const (
 	SlotGrace = 30 * time.Second
 	// MaxSchedules bounds the schedules of a cluster. The leader reads each schedule that is due.
 	MaxSchedules = 10_000
-	// MaxSlotRecords bounds the kept records of a schedule, besides records of waiting slots.
+	// MaxSlotRecords bounds the kept records of a schedule, without records of waiting slots.
 	MaxSlotRecords = 1_000
 	// MaxCatchUp bounds the missed slots that are posted late.
 	MaxCatchUp = 1_000

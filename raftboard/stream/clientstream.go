@@ -101,8 +101,8 @@ func (s *clientStream) exchange(ctx context.Context, call *v1.StreamedCall) (rep
 	return reply{}, connect.NewError(code, ctx.Err())
 }
 
-// leave cancels a call: a call that waits to be sent is removed, and the node is told to end a call
-// that was sent.
+// leave cancels a call: a call that waits to be sent is removed, and the node gets a request to
+// end a call that was sent.
 func (s *clientStream) leave(call *v1.StreamedCall, p *pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

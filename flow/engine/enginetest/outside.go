@@ -75,8 +75,8 @@ func After(d time.Duration, message Option) Option {
 
 func send(m message) Option { return func(s *settings) { s.messages = append(s.messages, m) } }
 
-// outside sends the messages of one run to its record, as a cluster does, and tells the engine. It
-// outlives a crash of the run's process.
+// outside sends the messages of one run to its record, as a cluster does, and notifies the engine. It outlives a
+// crash of the run's process.
 type outside struct {
 	flow   logbook.FlowID
 	record *memory.Connection
@@ -193,8 +193,8 @@ func (o *outside) send(m *message) {
 	o.sendLocked(m)
 }
 
-// sendLocked writes a message to the record of the first step that waits for it, and tells the engine. Without such a
-// step, the message is kept for the next wait.
+// sendLocked writes a message to the record of the first step that waits for it, and notifies the engine. Without such
+// a step, the message is kept for the next wait.
 func (o *outside) sendLocked(m *message) {
 	for _, w := range o.open {
 		if !w.takes(m) {

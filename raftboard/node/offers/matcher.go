@@ -293,8 +293,8 @@ func (s *Matcher) Leave(p *Pull) {
 	}
 }
 
-// promise tells the conductor the worker of an attempt. The worker gets the attempt when the
-// conductor has recorded the worker.
+// promise reports the worker of an attempt to the conductor. The worker gets the attempt when the conductor
+// has recorded the worker.
 func (s *Matcher) promise(p *Pull, o *Offer) {
 	p.Free--
 	s.workers.tried(p)
@@ -389,7 +389,7 @@ func (s *Matcher) wakeReportsLocked(flow logbook.FlowID) {
 	}
 }
 
-// Ended tells the conductors that their workers are lost, because the workers' sessions have ended.
+// Ended reports lost workers to their conductors, because the workers' sessions have ended.
 func (s *Matcher) Ended(sessions []jobs.SessionID) {
 	if len(sessions) == 0 {
 		return
