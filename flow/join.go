@@ -33,7 +33,7 @@ func (p *Plan) spread(choice int, depth Depth, ignored func(step int) bool) []in
 	return p.withoutLate(steps)
 }
 
-// spread holds the vertices that a no ignores.
+// spread finds the steps that a no ignores.
 type spread struct {
 	plan   *Plan
 	before func(step int) bool // it was ignored by an earlier no

@@ -94,7 +94,8 @@ func isReference(value json.RawMessage) bool {
 	return is
 }
 
-// missing is the failure of a step without a required argument. why is the reason why its path leads to no value.
+// missing is the failure of a step without a required argument. why is the reason why the path of the
+// argument leads to no value.
 func (f *facts) missing(wire *flow.Wire, why string) *logbook.Failure {
 	message := fmt.Sprintf("its argument %q cannot be had", wire.Name) + why
 	if skipped := f.plan.SkippedProviders(wire); skipped != "" && f.isSkipped(f.source(wire)) {

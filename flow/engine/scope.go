@@ -134,7 +134,7 @@ func (f *facts) history(s int) (*flow.History, *logbook.Failure) {
 	return &flow.History{Retry: f.plan.Step(retry).Name(), Arguments: arguments, Rounds: slices.Clone(f.scopes[s].rounds)}, nil
 }
 
-// roundFailures are the failures of the current round, in the order of the steps, cut to what the logbook accepts.
+// roundFailures are the failures of the current round, in the order of the steps, cut to the limits of the logbook.
 func (f *facts) roundFailures(s int) []logbook.Failure {
 	steps := slices.Clone(f.scopes[s].failed)
 	slices.Sort(steps)
