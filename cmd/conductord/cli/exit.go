@@ -155,7 +155,7 @@ func hint(err error) string {
 	case errors.Is(err, jobs.ErrUnavailable):
 		return "is a server running, and is --server right? start one with `conductord dev`"
 	case errors.Is(err, jobs.ErrUncertain):
-		return "it may have happened: repeating the same command with the same ids is harmless and settles it"
+		return "the command may have had an effect; repeat it with the same ids: it takes effect only once"
 	case errors.Is(err, jobs.ErrFenced):
 		return fmt.Sprintf("`conductord job get %s` shows the job's state, and the token of its claim if there is one", cmp.Or(idPattern.FindString(err.Error()), "ID"))
 	case errors.Is(err, context.DeadlineExceeded):
@@ -181,13 +181,13 @@ func mismatchRemedy(err error) string {
 		case errors.Is(node.Err, raftboard.ErrNodeSpeaksTLS):
 			return "name the file of the authorities that sign the nodes' certificates: --ca-file (CONDUCTORD_CA_FILE)"
 		case errors.Is(node.Err, raftboard.ErrNodeSpeaksPlainText):
-			return "leave out --ca-file, --cert-file and --key-file (CONDUCTORD_CA_FILE, …), and write http:// before the address of --server, not https://"
+			return "omit --ca-file, --cert-file and --key-file (CONDUCTORD_CA_FILE, …), and use http:// instead of https:// in --server"
 		case errors.Is(node.Err, raftboard.ErrUnknownAuthority):
 			return "--ca-file (CONDUCTORD_CA_FILE) must name the file of the authority that signed the node's certificate"
 		case errors.Is(node.Err, raftboard.ErrCertificateRefused):
-			return "the node's tls.ca must hold the authority that issued --cert-file (CONDUCTORD_CERT_FILE); to make a certificate: `conductord cert issue client --help`"
+			return "the node's tls.ca must contain the authority that issued --cert-file (CONDUCTORD_CERT_FILE); to issue a certificate: `conductord cert issue client --help`"
 		case errors.As(node.Err, &otherHost):
-			return "--server must name a host for which the node's certificate was made; to make another: `conductord cert issue node --help`"
+			return "--server must name a host of the node's certificate; to issue another certificate: `conductord cert issue node --help`"
 		case errors.As(node.Err, &unfit):
 			return node.Node + " needs another certificate: `conductord cert issue node --help`"
 		}

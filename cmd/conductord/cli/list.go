@@ -56,7 +56,7 @@ func (l List[T]) Command(p *Program, cmd *cobra.Command, prepare func(args []str
 				p.noteKind(ctx, cluster, cmd)
 			}
 			if next != "" {
-				p.Note("shown: %d; --limit 0 lists all, --after %s continues", len(things), Quoted(next))
+				p.Note("shown: %d; all items: --limit 0; next page: --after %s", len(things), Quoted(next))
 			}
 			return l.Show(p, things, next)
 		})

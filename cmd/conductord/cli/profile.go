@@ -180,7 +180,7 @@ func (p *Program) named() map[string]string {
 // write replaces the whole file.
 func (s *profiles) write(path string) error {
 	if path == "" {
-		return errors.New("profiles have no directory: set HOME")
+		return errors.New("cannot find the directory of profiles: set HOME")
 	}
 	text, err := s.text()
 	if err != nil {

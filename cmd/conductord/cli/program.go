@@ -203,10 +203,10 @@ func (p *Program) Root() *cobra.Command {
 		Long: "Run durable workflows on a cluster of identical conductord nodes. The nodes replicate jobs and flow records with\n" +
 			"Raft. The conductor of each node claims jobs and runs their flows; any conductor can resume, retry or revert\n" +
 			"them.\n\n" +
-			"Shorten an id to at least 4 first or 8 last characters, if no other id matches. With -o json, results are the\n" +
-			"API's JSON documents, and errors are {\"error\": …} on stderr.\n\n" +
-			"Exit codes: 0 ok, 1 failed run, 2 usage, 3 not found, 4 conflict, 5 timeout or unknown whether it\n" +
-			"happened, 6 no leader (it did not happen), 7 not allowed, 8 limit, 130 interrupted.",
+			"You can shorten an id to its first 4 or more characters, or its last 8 or more, if no other id matches. With\n" +
+			"-o json, results are the API's JSON documents, and errors are {\"error\": …} on stderr.\n\n" +
+			"Exit codes: 0 ok, 1 failed run, 2 usage, 3 not found, 4 conflict, 5 timeout or unknown result, 6 no leader\n" +
+			"(nothing changed), 7 not allowed, 8 limit, 130 interrupted.",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

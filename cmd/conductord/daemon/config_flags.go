@@ -40,7 +40,7 @@ func addHiddenConfigFlags(cmd *cobra.Command) *configFlags {
 	for _, setting := range c.settings {
 		c.flags.Lookup(setting.Flag).Hidden = true
 	}
-	c.flags.Lookup("config").Usage += "; this command takes the settings of conductord server as well"
+	c.flags.Lookup("config").Usage += "; this command also accepts the setting flags of conductord server"
 	return c
 }
 

@@ -61,9 +61,10 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 		Short: "Write configuration files for the nodes of a new cluster",
 		Long: "Write configurations with every key for the nodes of a new cluster into DIR (default this directory), and show\n" +
 			"how to start the nodes. With --nodes, all nodes run on this machine: DIR/node1.toml and so on. With --host, each\n" +
-			"node has its own machine. Copy DIR/node1 to the first machine, and so on. Each directory contains the node's configuration,\n" +
-			"handlers and certificates. DIR also contains the authority: keep DIR/ca.key away from the nodes. Flags for\n" +
-			"settings apply to all files. --data-dir is the parent of the nodes' data directories (default DIR/data, or " + dataBelow + " with --host).\nNo file is overwritten.",
+			"node has its own machine. Copy DIR/node1 to the first machine, and so on. Each directory contains the node's\n" +
+			"configuration, handlers and certificates. DIR also contains the authority: keep DIR/ca.key away from the nodes.\n\n" +
+			"Flags for settings apply to all files. --data-dir is the parent of the nodes' data directories (default DIR/data,\n" +
+			"or " + dataBelow + " with --host). Existing files are never overwritten.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			if n.apart = len(n.hosts) > 0; !n.apart {

@@ -68,8 +68,8 @@ func doctorCommand(p *cli.Program) *cobra.Command {
 		Use:   "doctor --config FILE",
 		Short: "Check this machine and the cluster for problems; exit 1 if any are serious",
 		Long: "Check the configuration, data directory, disk, system limits, handlers, backup directory, ports of all members,\n" +
-			"and status of all nodes. Run it at any time, before the node's first start or while the node runs. To time the\n" +
-			"disk, it writes a small file into the data directory and removes it.",
+			"and status of all nodes. Run the command at any time, before the node's first start or while the node\n" +
+			"runs. To time the disk, the command writes a small file into the data directory and removes it.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, loaded config.Config, _ []string) error {
 		e := &examination{config: loaded}
@@ -125,9 +125,9 @@ func (e *examination) certificates() {
 	left, text := time.Until(expires), "they expire on "+expires.Format(time.DateOnly)
 	switch {
 	case left < 0:
-		e.add("certificates", "bad", text, "issue new ones: conductord cert issue")
+		e.add("certificates", "bad", text, "issue new certificates: conductord cert issue")
 	case left < goodExpiry:
-		e.add("certificates", "note", text, "issue new ones soon: conductord cert issue")
+		e.add("certificates", "note", text, "issue new certificates soon: conductord cert issue")
 	default:
 		e.add("certificates", "good", text, "")
 	}
@@ -178,7 +178,7 @@ func (e *examination) disk(dir string) {
 	text := fmt.Sprintf("a write of 4 KiB with fsync takes %v (median of %d)", median.Round(10*time.Microsecond), syncs)
 	switch {
 	case err != nil:
-		e.say("disk latency", err, "", "allow this user to write there")
+		e.say("disk latency", err, "", "give this user write access to the directory")
 	case median > slowSync:
 		e.add("disk latency", "bad", text, "use a local disk, or a disk with a battery-backed write cache")
 	case median > goodSync:
@@ -306,15 +306,15 @@ func (e *examination) node(s *raftboard.Status) {
 	check := "node " + s.Node
 	switch {
 	case s.Cluster != e.config.Cluster.ID:
-		e.add(check, "bad", fmt.Sprintf("node belongs to cluster %q", s.Cluster), "correct cluster.id, or the addresses in cluster.members")
+		e.add(check, "bad", fmt.Sprintf("the node belongs to cluster %q", s.Cluster), "correct cluster.id, or the addresses in cluster.members")
 	case !s.Ready:
-		e.add(check, "bad", "not ready: "+s.NotReady, "see its log")
+		e.add(check, "bad", "not ready: "+s.NotReady, "see the log of the node")
 	case s.ClockOffset != nil && s.ClockOffset.Abs() > goodClock:
 		e.add(check, "bad", fmt.Sprintf("clock is off by %v", s.ClockOffset.Round(time.Millisecond)), "check the time service of its machine")
 	default:
 		e.add(check, "good", fmt.Sprintf("%s, program %s", s.State, s.Version), "")
 	}
 	if s.MembersDiffer != "" {
-		e.add(check, "note", "configuration is out of date:  "+s.MembersDiffer, "update cluster.members at the next change")
+		e.add(check, "note", "configuration is out of date: "+s.MembersDiffer, "update cluster.members in the configuration")
 	}
 }

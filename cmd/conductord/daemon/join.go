@@ -42,9 +42,9 @@ func replaceCommand(p *cli.Program) *cobra.Command {
 	return configured(p, &cobra.Command{
 		Use:   "replace OLD NEW --config FILE",
 		Short: "Replace a member of a cluster with this machine's node",
-		Long: "Replace member OLD by node NEW, to which the configuration belongs. After the loss of a disk, use the same name\n" +
-			"for both. If OLD does not answer, the cluster removes OLD at once. If OLD answers, the cluster removes OLD when NEW has its vote. Then start the\n" +
-			"node, without --init. The command is idempotent.\n" +
+		Long: "Replace member OLD with node NEW, and create the data directory of NEW from its configuration. After the loss of\n" +
+			"a disk, use the same name for both. If OLD does not answer, the cluster removes OLD at once. If OLD answers, the\n" +
+			"cluster removes OLD when NEW has its vote. Then start NEW, without --init. The command is idempotent.\n" +
 			"With access control, requires an administrator's --token-file, or --cert-file and --key-file.",
 		Args: cobra.ExactArgs(2),
 	}, func(ctx context.Context, loaded config.Config, args []string) error {

@@ -35,7 +35,7 @@ func workerCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Run a step worker with this machine's handlers",
-		Long: "Run steps with worker = true with the handlers of this machine. The machine does not need to be a node, and\n" +
+		Long: "Run steps that have worker = true, with the handlers of this machine. The machine does not need to be a node, and\n" +
 			"needs no open port. Steps continue if their conductor or a node dies.\n\n" +
 			"On SIGTERM, SIGHUP and ctrl-C, the worker finishes its running steps and ends; on a second signal, it ends\n" +
 			"immediately, and other workers get its steps. If no node answers for 0.8 of --ttl, it stops its steps, because\n" +
@@ -63,7 +63,7 @@ func workerCommand(p *cli.Program) *cobra.Command {
 	flags.DurationVar(&f.worker.MaxDuration, "max-duration", 0, "time after which the worker takes no more steps, finishes, and ends (default unlimited)")
 	flags.StringVar(&f.worker.Name, "name", "", "display name of the worker (default host name and process id)")
 	flags.DurationVar(&f.worker.TTL, "ttl", conductor.DefaultWorkerTTL, "time after the worker's death until other workers get its steps")
-	flags.DurationVar(&f.worker.Drain, "drain-timeout", 0, "time after SIGTERM to stop running steps (default unlimited)")
+	flags.DurationVar(&f.worker.Drain, "drain-timeout", 0, "time for running steps to finish after SIGTERM; then the worker stops them (default unlimited)")
 	flags.StringVar(&f.level, "log-level", "info", "log level: trace, debug, info, warn or error")
 	_ = cmd.MarkFlagRequired("handlers")
 	cmd.AddCommand(conductorcmd.WorkerListCommand(p))

@@ -46,7 +46,7 @@ func principalOperations(name string, p *v1.Principal) []operation {
 	operand := cli.Operand(name)
 	return []operation{
 		{
-			Verb: "revoke", Of: name, Text: "Revoke a token", Command: "conductord token revoke " + operand + " TOKEN", Help: "The cluster refuses calls with this token from now on.", Danger: true,
+			Verb: "revoke", Of: name, Text: "Revoke a token", Command: "conductord token revoke " + operand + " TOKEN", Help: "The cluster then refuses calls with this token.", Danger: true,
 			Inputs:     []input{{Name: "token", Label: "Token", Choices: tokens}},
 			permission: command.Administer, unfit: len(tokens) == 0, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.access.RevokeAccessToken, &v1.RevokeAccessTokenCommand{Principal: name, Id: v.form("token")})
@@ -54,7 +54,7 @@ func principalOperations(name string, p *v1.Principal) []operation {
 			},
 		},
 		{
-			Verb: "delete", Of: name, Text: "Delete", Command: "conductord access delete " + operand, Help: "Remove the principal and its tokens. The cluster refuses its calls.", Danger: true,
+			Verb: "delete", Of: name, Text: "Delete", Command: "conductord access delete " + operand, Help: "Remove the principal and its tokens. The cluster then refuses its calls.", Danger: true,
 			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.access.DeletePrincipal, &v1.DeletePrincipalCommand{Name: name})
 				return "access", err

@@ -45,7 +45,7 @@ func answerInputs(fields json.RawMessage) (inputs []input) {
 	var s schema
 	_ = json.Unmarshal(fields, &s) // the flow's document was refused unless it is a schema
 	if len(s.Properties) == 0 {
-		return []input{{Name: wholeAnswers, Label: "Answers, an object in JSON", Kind: "lines"}}
+		return []input{{Name: wholeAnswers, Label: "Answers, as a JSON object", Kind: "lines"}}
 	}
 	for _, required := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {

@@ -133,11 +133,11 @@ func approvalOperations(a *jobs.StepApproval, v *visit) []operation {
 			Inputs: with(reason), permission: command.Decide, unfit: unable,
 		},
 		{
-			Verb: "withdraw", Text: "Withdraw", Command: said("withdraw", ""), Help: "Your approval no longer counts.",
+			Verb: "withdraw", Text: "Withdraw", Command: said("withdraw", ""), Help: "Withdraw your approval. The approval stays open.",
 			Inputs: with(), permission: command.Decide, unfit: !approved,
 		},
 		{
-			Verb: "override", Text: "Override", Sure: "Decide alone", Command: said("override", " --reason TEXT"), Help: "Decide alone, whatever the approval needs.", Danger: true,
+			Verb: "override", Text: "Override", Sure: "Decide alone", Command: said("override", " --reason TEXT"), Help: "Approve or reject without the needed approvals.", Danger: true,
 			Inputs:     with(input{Name: "kind", Label: "Decision", Choices: []string{string(logbook.Approve), string(logbook.Reject)}}, reason),
 			permission: command.Override,
 		},

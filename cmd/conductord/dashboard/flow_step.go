@@ -314,7 +314,7 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 				Inputs: []input{{Name: "result", Label: "Result, as JSON", Kind: "lines"}},
 			},
 			logbook.InterveneRerun:    {Text: "Run the whole flow again", Help: "No step is reverted first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
-			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Drop the interventions that no conductor has applied yet.", Command: "take-back " + d.ID},
+			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Withdraw the interventions that no conductor has applied yet.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {
 			o.Text, o.Help, o.Command = "Run again from here", "No step is reverted first.", o.Command+" --from "+cli.Quoted(step)

@@ -155,14 +155,14 @@ func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 	for _, e := range failed {
 		what := map[jobs.How]string{
 			jobs.HowAbandoned: "Released by " + e.GetOwner(), jobs.HowCrashed: "Conductor " + e.GetOwner() + " was lost", jobs.HowTrashed: "Trashed by " + e.GetOwner(),
-			jobs.HowReverted: "Failed and reverted by " + e.GetOwner(), jobs.HowFailed: "Failed, and not reverted, by " + e.GetOwner(),
+			jobs.HowReverted: "Failed and reverted by " + e.GetOwner(), jobs.HowFailed: "Failed without a complete revert by " + e.GetOwner(),
 		}[jobs.How(e.GetHow())]
 		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), cut(failureText(e.GetReason(), e.GetFailure()), longest))
 	}
 	if claim := job.GetClaim(); claim != nil {
 		what := "Claimed by " + claim.GetOwner()
 		if before := job.GetLastOwner(); before != "" {
-			what += fmt.Sprintf(", after %s, as its claim number %d", before, job.GetClaims())
+			what += fmt.Sprintf("; last owner: %s; claim number %d", before, job.GetClaims())
 		}
 		add(claim.GetSince(), stateOf(string(jobs.StateClaimed)), what, "")
 	}
@@ -186,7 +186,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 		if due := timeOf(job.GetDueAt()); !due.IsZero() && (job.GetState() == string(jobs.StateDelayed) || job.GetState() == string(jobs.StateCooling)) {
 			add(due, stateOf(job.GetState()), "Due", "")
 		}
-		add(job.GetDeadline(), badge{"", "⊘", "stop"}, "Deadline: cancelled and reverted unless it has ended", "")
+		add(job.GetDeadline(), badge{"", "⊘", "stop"}, "Deadline: an unfinished job is cancelled and reverted", "")
 	}
 	return story
 }

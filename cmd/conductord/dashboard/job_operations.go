@@ -85,12 +85,12 @@ func jobOperations(id string, of jobData) []operation {
 			permission: command.Operate, unfit: !done, do: onJob(id, func(a *api) jobCall { return a.board.Purge }),
 		},
 		{
-			Verb: "change", Text: "Change", Command: said("job change"), Help: "Set its priority, due time or board.",
+			Verb: "change", Text: "Change", Command: said("job change"), Help: "Set the priority, earliest start or board of the job.",
 			Inputs: []input{
 				{Name: "priority", Label: fmt.Sprintf("Priority (now %d): very-low, low, normal, high, very-high, or a number", job.GetPriority())},
 				{Name: "delay", Label: "Earliest start from now, such as 10m; 0s: now"},
 				{Name: "board", Label: "Board", Choices: of.Boards, Unchosen: "keep " + job.GetBoard()},
-				{Name: "front", Label: "first in its priority", Kind: "check"},
+				{Name: "front", Label: "before all other jobs of its priority", Kind: "check"},
 				why,
 			},
 			permission: command.Operate, unfit: done, do: changeJob,

@@ -98,7 +98,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 		d.askToken(w, r, &statusError{http.StatusBadRequest, "a token has at most 3500 bytes here; use a client certificate"})
 		return
 	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) }):
-		d.askToken(w, r, &statusError{http.StatusBadRequest, "this is no token: it holds a character that no token has"})
+		d.askToken(w, r, &statusError{http.StatusBadRequest, "this is not a token: it contains a character that tokens cannot have"})
 		return
 	}
 	shown := r.Clone(r.Context())

@@ -52,13 +52,13 @@ func Command(p *cli.Program, others ...*cobra.Command) *cobra.Command {
 	t := &tester{program: p}
 	cmd := &cobra.Command{
 		Use:   "test [--rule NAME] (--handler PATH | -- COMMAND…)",
-		Short: "Test a step worker, or a handler, against the rules for them",
+		Short: "Test whether a step worker or a handler follows the rules",
 		Long: "Start a node in this process, run COMMAND as its step worker, and report which rules the worker follows. COMMAND\n" +
 			"gets the node's address as CONDUCTORD_SERVER, and no other variable of conductord. It must run the types of\n" +
 			"steps in docs/testing-workers.md. The test stops COMMAND with SIGTERM. If COMMAND is a shell script, it must start\n" +
 			"the worker with exec.\n\n" +
 			"With --handler, test an executable. It gets the type of step as its first argument, the step's arguments on\n" +
-			"stdin, and everything else that a handler gets. Tests of the worker protocol are skipped.\n\n" +
+			"stdin, and everything else that a handler gets. Tests of the worker protocol do not run.\n\n" +
 			"Exit code 0 means that all tested rules pass. The test takes less than a minute.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := t.check(args); err != nil {

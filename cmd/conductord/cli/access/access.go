@@ -24,8 +24,8 @@ import (
 
 const grantHelp = "Roles: viewer reads; signaller sends signals; approver decides approvals; poster posts jobs; worker claims jobs\n" +
 	"and records their progress; operator posts jobs and controls jobs, schedules and conductors; administrator does\n" +
-	"everything. BOARDS is the name of a board or a\n" +
-	"prefix with \"*\". \"*\" alone covers all boards, nodes, sessions and conductors."
+	"everything. BOARDS is the name of a board, or a prefix with \"*\". \"*\" alone covers all boards, nodes, sessions\n" +
+	"and conductors."
 
 func Command(p *cli.Program) *cobra.Command {
 	return cli.Noun("access", "Manage principals and their grants", saveCommand(p), listCommand(p), deleteCommand(p), whoAmICommand(p))
@@ -58,7 +58,7 @@ func saveCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
-	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated; --approves= removes all; without the flag, the roles stay")
+	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated; --approves= removes all; without the flag, the roles do not change")
 	return cmd
 }
 
@@ -199,8 +199,9 @@ func tokenCreateCommand(p *cli.Program) *cobra.Command {
 		Use:   "create PRINCIPAL",
 		Short: "Create a token of a principal, and show it once",
 		Long: "Create a token. The command shows it once, or writes it to a file of mode 600; the cluster stores only its hash.\n" +
-			"With --grant, create the principal or replace its grants, like \"access save\". The principal keeps its approval roles. A\n" +
-			"principal can have several tokens. To rotate a token without a pause, create a new token, deploy it, and revoke the old token.\n\n" + grantHelp,
+			"With --grant, create the principal or replace its grants, like \"access save\". The principal keeps its approval\n" +
+			"roles. A principal can have several tokens. To rotate a token without a pause, create a new token, deploy it,\n" +
+			"and revoke the old token.\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if days < 0 {

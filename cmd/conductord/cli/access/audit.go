@@ -168,7 +168,7 @@ func auditRefusalsCommand(p *cli.Program) *cobra.Command {
 		Use:   "refusals",
 		Short: "List refused calls since each node's start, grouped by kind",
 		Long: "List calls that were refused because the caller was unknown or lacked permission. Each node counts its own\n" +
-			"refusals, keeps the latest 1,000 kinds of refusals, and logs a sample of them.",
+			"refusals by principal, host and verb, keeps the latest 1,000 of these counts, and logs a sample.",
 		Args: cobra.NoArgs,
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, _ []string) error {
 			refusals, err := cluster.Refusals(ctx)

@@ -98,8 +98,8 @@ func quotaText(q *access.Quota) string {
 func quotaListCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List quotas: usage and limit",
-		Long: "List quotas as used/limit, or used alone without a limit. FULL is the usage of the limit that is closest to being\n" +
-			"reached. Watches are counted by the answering node alone.",
+		Long: "List quotas as used/limit; without a limit, only the usage. FULL is the usage of the limit that is closest to being\n" +
+			"reached. The usage of watches includes only the answering node.",
 	}
 	return cli.List[access.Quota]{
 		What: "quotas",

@@ -16,8 +16,8 @@ func TestQuotaCommands(t *testing.T) {
 		code int
 		want string // part of the output, on stdout or stderr
 	}{
-		{"quota save --jobs 1", cli.ExitUsage, "name a principal or boards, and not both"},
-		{"quota save --principal shop --boards orders/* --jobs 1", cli.ExitUsage, "name a principal or boards, and not both"},
+		{"quota save --jobs 1", cli.ExitUsage, "name either a principal or boards"},
+		{"quota save --principal shop --boards orders/* --jobs 1", cli.ExitUsage, "name either a principal or boards"},
 		{"quota save --boards orders/*", cli.ExitUsage, "limits nothing"},
 		{"quota save --boards orders/* --sessions 1", cli.ExitUsage, "boards have no sessions"},
 		{"quota save --boards orders/* --watches 1", cli.ExitUsage, "watches are counted by principal"},

@@ -39,7 +39,7 @@ func Command(p *cli.Program) *cobra.Command {
 		benchVerb(p, "claim", "Claim and complete jobs posted by bench post", workload.Claim),
 		benchVerb(p, "flow", "Post jobs with a flow of three empty steps, run them in this process, and wait for each job", workload.Flow),
 		benchVerb(p, "read", "Read a job linearizably", workload.Read),
-		benchVerb(p, "takeover", "Silence job owners, and measure the time until another owner has the job", workload.Takeover))
+		benchVerb(p, "takeover", "Stop the keep-alives of job owners, and measure the time until another owner has the job", workload.Takeover))
 }
 
 func benchVerb(p *cli.Program, verb, short string, start func(context.Context, workload.Cluster, workload.Options) (*workload.Workload, error)) *cobra.Command {
@@ -47,7 +47,7 @@ func benchVerb(p *cli.Program, verb, short string, start func(context.Context, w
 	cmd := &cobra.Command{
 		Use:   verb,
 		Short: short,
-		Long: short + ".\n\nEach client repeats its call, with one call in flight. All clients share one connection, which\n" +
+		Long: short + ".\n\nEach client sends one call after another. All clients share one connection, which\n" +
 			"batches concurrent requests, like every program with the client library.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,12 +79,12 @@ func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 	case "claim":
 		flags.IntVar(&f.Batch, "batch", 1, "maximum jobs per call")
 	case "flow":
-		flags.IntVar(&f.Batch, "batch", 1, "jobs posted per call, at most  "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.Batch, "batch", 1, "jobs posted per call, at most "+strconv.Itoa(command.MaxPostings))
 		flags.IntVar(&f.Size, "size", 0, "bytes of details of each job; 0: none")
 	case "read":
 		flags.IntVar(&f.Size, "size", size, "bytes of details of the job; 0: none")
 	case "takeover":
-		flags.IntVar(&f.Calls, "rounds", rounds, "owners to silence, one at a time for each client")
+		flags.IntVar(&f.Calls, "rounds", rounds, "number of owners to stop; each client stops one at a time")
 		flags.DurationVar(&f.TTL, "ttl", jobs.DefaultTTL, "TTL of the owners' sessions")
 		return // each round ends by itself
 	}

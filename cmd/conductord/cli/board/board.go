@@ -189,7 +189,7 @@ func limitCommand(p *cli.Program) *cobra.Command {
 	named := []string{"jobs", "bytes", "postings-per-second"}
 	var cmd *cobra.Command
 	cmd = boardVerb(p, "limit", "Limit a board; the cluster refuses postings over a limit",
-		"Omitted limits do not change; 0 removes a limit. Existing jobs over a new limit stay.",
+		"Omitted limits do not change; 0 removes a limit. Existing jobs stay, even if they exceed a new limit.",
 		func(ctx context.Context, cluster jobs.Boards, name string) error {
 			status, err := cluster.BoardStatus(ctx, name)
 			if err != nil {
@@ -206,7 +206,7 @@ func limitCommand(p *cli.Program) *cobra.Command {
 			return cluster.LimitBoard(ctx, name, limits)
 		})
 	flags := cmd.Flags()
-	flags.Uint64Var(&given.Jobs, named[0], 0, "unfinished jobs")
+	flags.Uint64Var(&given.Jobs, named[0], 0, "maximum unfinished jobs")
 	flags.Uint64Var(&given.Bytes, named[1], 0, "maximum bytes of the postings of unfinished jobs")
 	flags.Uint64Var(&given.PostingsPerSecond, named[2], 0, "maximum postings per second, in bursts of one second's worth")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
@@ -231,8 +231,8 @@ func deleteCommand(p *cli.Program) *cobra.Command {
 func ageingCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use: "ageing BOARD DURATION|off", Short: "Raise a waiting job's priority by one step per interval", Args: cobra.ExactArgs(2),
-		Long: "Raise the priority of each claimable job by one step per DURATION of waiting, so that low priorities make\n" +
-			"progress. \"off\" disables ageing; waiting jobs keep their current priority.",
+		Long: "Raise the priority of each claimable job by one step per DURATION of waiting, so that jobs of low\n" +
+			"priority are claimed too. \"off\" disables ageing; waiting jobs keep their current priority.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			step := time.Duration(0)
 			if args[1] != "off" {

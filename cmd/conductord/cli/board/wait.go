@@ -23,10 +23,11 @@ func waitCommand(p *cli.Program) *cobra.Command {
 		Use:   "wait BOARD",
 		Short: "Wait until a board has no unfinished job, or none in some states",
 		Long: "Wait until a board has no unfinished jobs. With --state, wait until no job is in any of these states; with\n" +
-			"--some, wait until at least one job is in these states. --kind, --key and --tag select jobs. Exit code: 0 for every outcome of the jobs, 5\n" +
-			"after --timeout. `conductord job wait --board BOARD` also reports failures in its exit code.\n\n" +
-			"Held, parked and suspended jobs need an operator. When no other job is unfinished, the command names them\n" +
-			"on stderr and exits 1.",
+			"--some, wait until at least one job is in one of these states. --kind, --key and --tag select jobs. The exit code\n" +
+			"is 0 for every outcome of the jobs, and 5 after --timeout. `conductord job wait --board BOARD` also reports\n" +
+			"failures in its exit code.\n\n" +
+			"Held, parked and suspended jobs need an operator. When all other jobs are finished, the command names these\n" +
+			"jobs on stderr and exits with 1.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if waiting.States, err = jobcmd.ParseStates(states); err != nil {

@@ -33,7 +33,7 @@ func BackupCreateCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create FILE|-",
 		Short: "Create a backup of a running cluster",
-		Long: "Create a backup: the state of the cluster at one log index, with all writes acknowledged before. The cluster\n" +
+		Long: "Create a backup: the state of the cluster at one log index, with all writes that were acknowledged before. The cluster\n" +
 			"stays available. FILE appears when it is complete and on disk; - is stdout. Any node can make the backup.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,7 +97,7 @@ func writeBackups(p *cli.Program, nodes []raftboard.NodeStatus) error {
 		p.Note("%s", line)
 	}
 	if !scheduled {
-		p.Note("no answering node has scheduled backups: set backup.directory on one node")
+		p.Note("no node that answers has scheduled backups: set backup.directory on one node")
 	}
 	if p.JSON() {
 		return p.WriteJSON(map[string][]nodeBackup{"backups": shown})

@@ -90,7 +90,7 @@ func TestWrongBackupCommands(t *testing.T) {
 func TestBackupList(t *testing.T) {
 	cluster := clitest.Open(t)
 	cluster.Statuses = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1"}}}
-	clitest.Expect(t, clitest.Run(t, cluster, "backup", "list"), 0, "NODE TIME INDEX BYTES VERIFIED FILE\n", "conductord: no answering node has scheduled backups: set backup.directory on one node\n")
+	clitest.Expect(t, clitest.Run(t, cluster, "backup", "list"), 0, "NODE TIME INDEX BYTES VERIFIED FILE\n", "conductord: no node that answers has scheduled backups: set backup.directory on one node\n")
 	made := time.Date(2026, 11, 26, 3, 4, 5, 0, time.UTC)
 	cluster.Statuses = append(cluster.Statuses, raftboard.NodeStatus{Status: raftboard.Status{Node: "n2", BackupInterval: time.Hour, Backups: []raftboard.ScheduledBackup{
 		{File: "c-n2-3.tar", MadeAt: made, Bytes: 2048}, {File: "c-n2-2.tar", MadeAt: made, Bytes: 1024, Index: 7, Verified: true},

@@ -72,8 +72,8 @@ func checkCommand(p *cli.Program) *cobra.Command {
 		Short: "Check the cluster and how many voters it can lose; exit 1 if an operator is needed",
 		Long: "Check that all members answer, are ready and have caught up, that their clocks are in sync, and that scheduled\n" +
 			"backups are usable and not overdue. Each flag adds a test. Tests do not affect running jobs.\n\n" +
-			"A member whose state differs from a majority stops, and keeps its state as evidence. The leader repeats the\n" +
-			"comparison of --states every cluster.verify_interval.",
+			"If --states finds a member whose state differs from the majority, this member stops and keeps its state as\n" +
+			"evidence. The leader also compares the states every cluster.verify_interval.",
 		Args: cobra.NoArgs,
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, _ []string) error {
 			nodes, err := cluster.Nodes(ctx)
@@ -97,7 +97,7 @@ func checkCommand(p *cli.Program) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&states, "states", false, "compare the checksums of all members' tables at one log entry")
-	cmd.Flags().BoolVar(&disk, "disk", false, "time a hundred writes, one after another, each to the disks of a majority")
+	cmd.Flags().BoolVar(&disk, "disk", false, "time 100 writes, one after another; each reaches the disks of a majority")
 	cmd.Flags().BoolVar(&failover, "failover", false, "transfer the leadership while writing, and time the gap between writes")
 	return cmd
 }
@@ -222,7 +222,7 @@ func assess(nodes []raftboard.NodeStatus) (Health, error) {
 		health.Notes = append(health.Notes, "the nodes run different versions: "+strings.Join(versions, ", "))
 	}
 	if voters%2 == 0 {
-		health.Notes = append(health.Notes, fmt.Sprintf("an even number of voters (%d) tolerates no more failures than one voter less", voters))
+		health.Notes = append(health.Notes, fmt.Sprintf("%d voters tolerate no more failures than %d; use an odd number of voters", voters, voters-1))
 	}
 	health.Survives = answering - (voters/2 + 1)
 	health.Healthy = len(health.Problems) == 0

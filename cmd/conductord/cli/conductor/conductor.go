@@ -161,7 +161,7 @@ func drainText(p *cli.Program, drain *jobs.Drain) string {
 
 func getCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
-		Use: "get NAME", Short: "Show conductors by name: state, capabilities and held jobs", Args: cobra.ExactArgs(1),
+		Use: "get NAME", Short: "Show conductors by name: state, capabilities and claimed jobs", Args: cobra.ExactArgs(1),
 		RunE: cli.About(p, cli.Name, func(ctx context.Context, cluster cli.Cluster, name string) error {
 			return showConductor(ctx, p, cluster, name, true)
 		}),
@@ -231,10 +231,10 @@ func drainNamedCommand(p *cli.Program) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
-		Short: "Drain conductors by name: claim no more jobs, and hand over held jobs",
-		Long: "Drain conductors by name: they claim no more jobs until you undrain them. The drain belongs to the name, and remains\n" +
-			"after a restart. Drained conductors hand over their jobs within a second, as on SIGTERM; with --finish,\n" +
-			"they complete their jobs instead. Repeat the command to add or remove --finish.",
+		Short: "Drain conductors by name: claim no more jobs, and hand over current jobs",
+		Long: "Drain conductors by name: they claim no more jobs until you undrain them, even after a restart. Drained conductors\n" +
+			"hand over their jobs within a second, as on SIGTERM; with --finish, they complete their jobs instead. Repeat\n" +
+			"the command to add or remove --finish.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Conductor, request.By = args[0], cli.OperatorName()
@@ -257,9 +257,9 @@ func drainNamedCommand(p *cli.Program) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, in one sentence")
 	flags := cmd.Flags()
-	flags.BoolVar(&request.Finish, "finish", false, "complete held jobs instead of handing them over")
+	flags.BoolVar(&request.Finish, "finish", false, "complete current jobs instead of handing them over")
 	flags.BoolVar(&request.Absent, "absent", false, "drain the name even if no live conductor has it")
-	flags.BoolVar(&wait, "wait", false, "wait until the conductors hold no jobs")
+	flags.BoolVar(&wait, "wait", false, "wait until the conductors have no jobs")
 	return cmd
 }
 
@@ -331,7 +331,7 @@ type workerLister interface {
 func WorkerListCommand(p *cli.Program) *cobra.Command {
 	var board string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List live workers: handlers, held steps, and whether the worker is set aside", Args: cobra.NoArgs,
+		Use: "list", Short: "List live workers: handlers, running steps, and whether the worker is set aside", Args: cobra.NoArgs,
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, _ []string) error {
 			lister, can := cluster.(workerLister)
 			if !can {

@@ -108,11 +108,11 @@ func sayLacking(p *cli.Program, job *jobs.Job, conductors []jobs.Entity, handler
 			if !job.ID.IsZero() {
 				retry = fmt.Sprintf("; if the job is trashed before that, run `conductord job retry %s`", job.ID)
 			}
-			p.Note("warning: no live conductor of board %q offers the handler %q, and without it the job is trashed: "+
-				"install it in a directory of conductor.handlers of %s%s", job.Board, handler, cli.Few(lacking), retry)
+			p.Note("warning: no live conductor of board %q has the handler %q, so the job will be trashed: "+
+				"install the handler in a directory of conductor.handlers on %s%s", job.Board, handler, cli.Few(lacking), retry)
 		default:
-			p.Note("warning: of the live conductors of board %q, only %s can run the handler %q, and the job waits for them: "+
-				"install it in a directory of conductor.handlers of %s too", job.Board, cli.Few(able), handler, cli.Few(lacking))
+			p.Note("warning: of the live conductors of board %q, only %s can run the handler %q, so the job waits for them: "+
+				"install the handler in a directory of conductor.handlers on %s too", job.Board, cli.Few(able), handler, cli.Few(lacking))
 		}
 	}
 }

@@ -51,8 +51,8 @@ func TestMissingHandlerOfASchedule(t *testing.T) {
 	}
 	for handlers, want := range map[string]string{
 		`["paint"]`: "",
-		`["sing"]`: "conductord: warning: no live conductor of board \"default\" offers the handler \"paint\", and without it the job is trashed: " +
-			"install it in a directory of conductor.handlers of c1\n",
+		`["sing"]`: "conductord: warning: no live conductor of board \"default\" has the handler \"paint\", so the job will be trashed: " +
+			"install the handler in a directory of conductor.handlers on c1\n",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			cluster := clitest.Open(t)
@@ -81,8 +81,8 @@ func TestMissingHandler(t *testing.T) {
 	if err := os.WriteFile(lines, []byte(line+line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const none = "conductord: warning: no live conductor of board \"default\" offers the handler \"paint\", and without it the job is trashed: " +
-		"install it in a directory of conductor.handlers of c1, c2; if the job is trashed before that, run `conductord job retry ID`\n"
+	const none = "conductord: warning: no live conductor of board \"default\" has the handler \"paint\", so the job will be trashed: " +
+		"install the handler in a directory of conductor.handlers on c1, c2; if the job is trashed before that, run `conductord job retry ID`\n"
 	for _, row := range []struct {
 		name       string
 		conductors map[string]string
@@ -101,8 +101,8 @@ func TestMissingHandler(t *testing.T) {
 		{name: "none had it", conductors: map[string]string{"c1": `["sing"]`, "c2": `[]`}, taker: "c1", trashes: logbook.FailureBuild, want: none},
 		{name: "it was installed, and a step failed", conductors: map[string]string{"c1": `[]`}, taker: "c1", trashes: "other"},
 		{name: "one of two has it", conductors: map[string]string{"c1": `["sing"]`, "c2": `["paint"]`}, took: 2 * time.Second,
-			want: "conductord: warning: of the live conductors of board \"default\", only c2 can run the handler \"paint\", and the job waits for them: " +
-				"install it in a directory of conductor.handlers of c1 too\n"},
+			want: "conductord: warning: of the live conductors of board \"default\", only c2 can run the handler \"paint\", so the job waits for them: " +
+				"install the handler in a directory of conductor.handlers on c1 too\n"},
 		{name: "one of two has it, and takes the job", conductors: map[string]string{"c1": `["sing"]`, "c2": `["paint"]`}, taker: "c2"},
 	} {
 		for _, args := range [][]string{{"flow", "run", document}, {"job", "post", "--flow", document}, {"job", "post", "--from", lines}} {

@@ -347,10 +347,10 @@ func takeoverText(detail *logbook.FlowDetail) string {
 	}
 	for step := range plan.Len() {
 		if !plan.UndoesLast(step) {
-			return "in some flows of it, reverts interrupted and last finished steps first: `conductord flow plan` shows them"
+			return "in some nested flows, a takeover first reverts interrupted and last finished steps: `conductord flow plan` shows these flows"
 		}
 	}
-	return "reverts interrupted and last finished steps first"
+	return "first reverts interrupted and last finished steps"
 }
 
 // onFailureText is the failure policy of the flow, where that can be read; empty: it reverts.
@@ -371,7 +371,7 @@ func onFailureText(detail *logbook.FlowDetail) string {
 	case plan.Len():
 		return string(logbook.HoldOnFailure)
 	}
-	return "hold in some flows of it: `conductord flow plan` shows them"
+	return "hold in some nested flows: `conductord flow plan` shows these flows"
 }
 
 // PassedText names the point of no return that keeps the flow from being reverted; empty: none does.
@@ -482,7 +482,7 @@ func attemptOutcome(attempt *logbook.Attempt) string {
 	case attempt.Failure != nil:
 		return cli.Shorten(attempt.Failure.Kind + ": " + attempt.Failure.Message)
 	case attempt.Shortened && attempt.Ended() && len(attempt.Result) == 0:
-		return "done; a result is left out of this answer"
+		return "done; this answer omits the result"
 	case attempt.Ended() && len(attempt.Result) > 0:
 		return "done: " + cli.Shorten(string(attempt.Result))
 	case attempt.Unbegun:

@@ -249,7 +249,7 @@ func TestFlowWarnsOfOmissions(t *testing.T) {
 	text := "name = \"f\"\n[[steps]]\nname = \"a\"\nprovides = \"room\"\non_failure = \"ignore\"\n[[steps]]\nname = \"b\"\nrequires = [\"room\"]\n"
 	for _, verb := range []string{"check", "plan"} {
 		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) { p.In = strings.NewReader(text) }, "flow", verb, "-")
-		want := `warning: step "b" is left out if step "a" fails, because it requires "room" and there is no default result`
+		want := `warning: step "b" is skipped if step "a" fails, because it requires "room" and there is no default result`
 		if got.Code != 0 || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v", verb, got)
 		}
@@ -300,7 +300,7 @@ func TestAttemptsThatAreNotShown(t *testing.T) {
 	atom.Attempts[1].Sends = []logbook.Sending{{Key: "order-7", Signal: &logbook.Signal{Name: "paid"}, Answer: "taken"}}
 	atom.Folded = logbook.Folded{Executions: 300, Reverts: 2}
 	got := flowcmd.Attempts(&logbook.FlowDetail{Atoms: []logbook.AtomDetail{atom}})
-	for _, want := range []string{"no longer kept: 300 executions, 2 reverts, 0 resets\n", "done; a result is left out of this answer\n", "done\n", "  signal paid to key \"order-7\": taken\n"} {
+	for _, want := range []string{"no longer kept: 300 executions, 2 reverts, 0 resets\n", "done; this answer omits the result\n", "done\n", "  signal paid to key \"order-7\": taken\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -46,9 +46,13 @@ func interveneCommand(p *cli.Program, f *interveneFlags, cmd *cobra.Command, pre
 	flags := cmd.Flags()
 	flags.StringVar(&f.word.By, "by", cli.OperatorName(), "name of the operator")
 	flags.StringVar(&f.word.Reason, "reason", "", "reason, in one sentence")
-	flags.StringVar(&f.id, "id", "", "id of this intervention, so that repeating the command has no effect (default a new id)")
+	flags.StringVar(&f.id, "id", "", "id of this intervention (default: random); repeating the command with the same id has no effect")
 	if f.word.Kind != logbook.InterveneTakeBack {
-		cmd.Long += interventionHelp
+		states := "failure"
+		if f.word.Kind == logbook.InterveneRerun {
+			states = "failure or reverted"
+		}
+		cmd.Long += fmt.Sprintf(interventionHelp, states)
 		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again, revert or skip, and change nothing")
 		flags.BoolVar(&f.wait, "wait", false, "show progress until the job has ended; exit 1 unless the flow ends as intended")
 	}
@@ -62,29 +66,30 @@ func intervention(kind logbook.InterventionKind) *interveneFlags {
 	return &interveneFlags{word: logbook.Intervention{Kind: kind}}
 }
 
-// interventionHelp is the common help text of the commands that repair a flow.
-const interventionHelp = "\n\nName the flow by its id or its job's id. The flow must be in state failure; rerun also accepts\n" +
-	"reverted. The intervention is recorded with operator, time and reason. Then the flow's last job is\n" +
-	"claimable again, and a conductor applies the intervention."
+// interventionHelp is the common help text of the commands that repair a flow, with a place for the
+// states that the command accepts.
+const interventionHelp = "\n\nName the flow by its id or its job's id. The flow must be in state %s. The intervention is\n" +
+	"recorded with operator, time and reason. Then the flow's last job is claimable again, and a\n" +
+	"conductor applies the intervention."
 
 func flowInterveneCommands(p *cli.Program) []*cobra.Command {
 	return []*cobra.Command{
 		interveneCommand(p, intervention(logbook.InterveneRetryRevert), &cobra.Command{
 			Use:   "retry-revert FLOW|JOB",
 			Short: "Retry the failed reverts of a flow, after their cause is fixed",
-			Long:  "Retry the failed reverts of a failed flow. Each starts again with its first attempt.",
+			Long:  "Retry the failed reverts of a failed flow. Each revert starts again with its first attempt.",
 			Args:  cobra.ExactArgs(1),
 		}, nil),
 		interveneCommand(p, intervention(logbook.InterveneRevert), &cobra.Command{
 			Use:   "revert FLOW|JOB",
 			Short: "Revert a flow that is held at a failure",
-			Long:  "Revert a flow that is held at a failure (on_failure = \"hold\"). In another failed flow, retry the failed reverts.",
+			Long:  "Revert a flow that is held at a failure (on_failure = \"hold\"). In any other failed flow, retry the failed reverts.",
 			Args:  cobra.ExactArgs(1),
 		}, nil),
 		interveneCommand(p, intervention(logbook.InterveneSkip), &cobra.Command{
 			Use:   "skip FLOW|JOB STEP",
 			Short: "Skip the failed revert of a step that has nothing left to undo",
-			Long: "Skip the failed revert of a step, because nothing is left to undo. The step counts as reverted, and\n" +
+			Long: "Skip the failed revert of a step that has nothing left to undo. The step counts as reverted, and\n" +
 				"the flow reverts the remaining steps.",
 			Args: cobra.ExactArgs(2),
 		}, nil),
@@ -145,7 +150,7 @@ func rerunCommand(p *cli.Program) *cobra.Command {
 	var cmd *cobra.Command
 	cmd = interveneCommand(p, f, &cobra.Command{
 		Use:   "rerun FLOW|JOB",
-		Short: "Rerun a failed or reverted flow: all of it, or from a step on",
+		Short: "Rerun a failed or reverted flow: all steps, or a step and its dependents",
 		Long: "Rerun a failed or reverted flow. With --from, run the given step, its dependents, and all steps that\n" +
 			"have not succeeded. Without --from, run all steps. No step is reverted first.",
 		Args: cobra.ExactArgs(1),
@@ -327,7 +332,7 @@ func nextOf(told *intervened, job *jobs.Job) string {
 	word := &told.Intervention
 	switch {
 	case job == nil:
-		return "nothing: it was recorded before, and its job is no longer kept"
+		return "nothing: the intervention was recorded before, and its job has been removed"
 	case word.Kind == logbook.InterveneTakeBack && !told.pending:
 		return fmt.Sprintf("nothing: job %s is %s", job.ID, jobcmd.HowEnded(job))
 	case word.Hold, word.Kind == logbook.InterveneTakeBack && job.State.Finished():

@@ -344,7 +344,7 @@ func TestJobListByOutcome(t *testing.T) {
 	}{
 		{"--outcome failed", []string{second.String(), first.String()}, ""},
 		{"--outcome failed --limit 2 --reverse", []string{first.String(), second.String()}, ""},
-		{"--outcome failed --limit 1", []string{second.String()}, "shown: 1; --limit 0 lists all"},
+		{"--outcome failed --limit 1", []string{second.String()}, "shown: 1; all items: --limit 0"},
 		{"--outcome Reverted", nil, ""},
 	} {
 		got := clitest.Run(t, cluster, append([]string{"job", "list", "-o", "json"}, strings.Fields(row.args)...)...)

@@ -71,9 +71,9 @@ func repostCommand(p *cli.Program) *cobra.Command {
 		Use:   "repost ID…",
 		Short: "Post finished jobs again, each as a new job with the same work",
 		Long: "Post finished jobs again as new jobs, and print their ids. A new job copies kind or flow, details and values,\n" +
-			"key, tags, labels and retry policy, but no times and no hold. The old jobs stay. Each run of the command posts\n" +
-			"new jobs. If an unfinished job of the board has the same key, the command fails with exit code 4 and names this\n" +
-			"job.",
+			"key, tags, labels and retry policy, but not its times or its hold. The old jobs stay. Each run of the command\n" +
+			"posts new jobs. If an unfinished job of the board has the same key, the command fails with exit code 4 and names\n" +
+			"this job.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachJob(p, cmd, args, func(ctx context.Context, cluster cli.Cluster, id jobs.JobID) error {

@@ -45,7 +45,7 @@ func showApproval(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show JOB [STEP]",
 		Short: "Show the latest approval of a step: text, needs, fields and decisions",
-		Long:  "Show the latest approval of a step, even after its end. Without a step, show the one open approval of the job.",
+		Long:  "Show the latest approval of a step, even after its end. Without STEP, the job must have exactly one open approval.",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, args []string) error {
 			id, step, err := jobAndStep(args)
@@ -112,7 +112,7 @@ func (f *decisionFlags) add(cmd *cobra.Command, reason string) {
 }
 
 func (f *decisionFlags) addAnswers(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.answers, "answers", "", "answers to the fields of the approval: an object in JSON")
+	cmd.Flags().StringVar(&f.answers, "answers", "", "JSON object with the answers to the fields of the approval")
 }
 
 // deciding completes a command that decides. send is Decide or Override.
@@ -145,18 +145,18 @@ func (f *decisionFlags) deciding(p *cli.Program, cmd *cobra.Command, send func(c
 func approveCommand(p *cli.Program) *cobra.Command {
 	f := &decisionFlags{decision: logbook.Decision{Kind: logbook.Approve}}
 	cmd := f.deciding(p, &cobra.Command{
-		Use: "approve JOB [STEP]", Short: "Approve the approval of a step",
-		Long: "Approve the approval of a step. The command prints \"approved\", or the needs that are still missing. Without a\n" +
-			"step, approve the one open approval of the job. The command fails with exit code 4 if the approval has ended.",
+		Use: "approve JOB [STEP]", Short: "Approve a step that waits for approval",
+		Long: "Approve a step that waits for approval. The command prints \"approved\", or the needs that are still missing.\n" +
+			"Without STEP, the job must have exactly one open approval. The command fails with exit code 4 if the approval has ended.",
 	}, cli.Cluster.Decide)
-	f.add(cmd, "remark of the person")
+	f.add(cmd, "remark on the decision")
 	f.addAnswers(cmd)
 	return cmd
 }
 
 func rejectCommand(p *cli.Program) *cobra.Command {
 	f := &decisionFlags{decision: logbook.Decision{Kind: logbook.Reject}}
-	cmd := f.deciding(p, &cobra.Command{Use: "reject JOB [STEP]", Short: "Reject the approval of a step: the step fails"}, cli.Cluster.Decide)
+	cmd := f.deciding(p, &cobra.Command{Use: "reject JOB [STEP]", Short: "Reject a step that waits for approval: the step fails"}, cli.Cluster.Decide)
 	f.add(cmd, "reason of the rejection; required")
 	return cmd
 }
@@ -171,7 +171,7 @@ func withdrawCommand(p *cli.Program) *cobra.Command {
 func overrideCommand(p *cli.Program) *cobra.Command {
 	f := &decisionFlags{decision: logbook.Decision{Kind: logbook.Approve}}
 	reject := false
-	cmd := f.deciding(p, &cobra.Command{Use: "override JOB [STEP]", Short: "Approve or reject alone, whatever the approval needs; requires the role administrator"},
+	cmd := f.deciding(p, &cobra.Command{Use: "override JOB [STEP]", Short: "Approve or reject without the needed approvals; requires the role administrator"},
 		func(cluster cli.Cluster, ctx context.Context, c jobs.DecisionCommand) (jobs.DecisionReceipt, error) {
 			if reject {
 				c.Decision.Kind = logbook.Reject

@@ -26,11 +26,11 @@ func BulkCommand(p *cli.Program) *cobra.Command {
 		action      jobs.Action
 		short, long string
 	}{
-		{jobs.ActionCancel, "Cancel many jobs", "The command affects unfinished jobs. With --revert, the default, conductors revert their flows first."},
-		{jobs.ActionSuspend, "Suspend many jobs", "The command affects unfinished jobs."},
-		{jobs.ActionResume, "Resume many jobs", "The command affects suspended jobs and jobs with a pending suspend request."},
-		{jobs.ActionRetry, "Retry many trashed, failed, reverted or parked jobs", "Like `job retry` for one job."},
-		{jobs.ActionPurge, "Remove many finished jobs and their books permanently", "Like `trash purge` for one job."},
+		{jobs.ActionCancel, "Cancel many unfinished jobs", "With --revert, the default, conductors revert their flows first."},
+		{jobs.ActionSuspend, "Suspend many unfinished jobs", ""},
+		{jobs.ActionResume, "Resume many suspended jobs", "The command also withdraws pending requests to suspend a job."},
+		{jobs.ActionRetry, "Retry many trashed, failed, reverted or parked jobs", "See `job retry`."},
+		{jobs.ActionPurge, "Remove many finished jobs and their books permanently", "See `trash purge`."},
 	} {
 		commands = append(commands, bulkVerb(p, verb.action, verb.short, verb.long))
 	}
@@ -44,8 +44,8 @@ func bulkVerb(p *cli.Program, action jobs.Action, short, long string) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   string(action),
 		Short: short,
-		Long: short + ". " + long + "\n\nRequires at least one filter. The command counts the jobs first. After your confirmation, or with --yes, it\n" +
-			"applies the action page by page. If interrupted, repeat the command for the remaining jobs.",
+		Long: strings.TrimSpace(short+". "+long) + "\n\nRequires at least one filter. The command counts the jobs first. After your confirmation, or with --yes, it\n" +
+			"applies the action page by page. If the command is interrupted, repeat it for the remaining jobs.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if bulk.Query, err = filter.read(time.Now()); err != nil {

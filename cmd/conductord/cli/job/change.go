@@ -18,7 +18,7 @@ func releaseCommand(p *cli.Program) *cobra.Command {
 		Use:   "release ID",
 		Short: "Release a held job: posted with --hold, or parked",
 		Long: "Release a held job: it is claimable immediately, or when it is due. A parked job starts again with all its\n" +
-			"attempts; this fails if its flow is partly reverted, see flow show. Other jobs do not change.",
+			"attempts; this fails if its flow is partly reverted, see flow show.",
 	}, func(change *jobs.Change) error {
 		change.Release = true
 		return nil
@@ -30,8 +30,8 @@ func alterCommand(p *cli.Program) *cobra.Command {
 	var front bool
 	cmd := &cobra.Command{
 		Use:   "change ID",
-		Short: "Change the deadline, due time, priority or place of a job",
-		Long: "Change a job's deadline, earliest start, priority or place in its priority, in one step. A claimed job\n" +
+		Short: "Change the deadline, earliest start, priority or position of a job",
+		Long: "Change a job's deadline, earliest start, priority or position among jobs of its priority, in one step. A claimed job\n" +
 			"continues; its new earliest start and priority apply if it is abandoned. A suspended or held job also waits for\n" +
 			"its resume or release. --not-before 0s means now. You cannot change the deadline of a job that is being cancelled.",
 	}

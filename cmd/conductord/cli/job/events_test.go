@@ -80,7 +80,7 @@ func TestEventsThatAreGone(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		got = following(t, cluster, "events", "--after", "0-0")
-		if strings.Count(got.Out, "posted") != 2 || !strings.Contains(got.Err, "events up to 4-1 are no longer kept") {
+		if strings.Count(got.Out, "posted") != 2 || !strings.Contains(got.Err, "events up to 4-1 have been removed") {
 			t.Errorf("got %+v", got)
 		}
 	})

@@ -35,7 +35,7 @@ func (f *jobFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.query.Key, "key", "", "only jobs with this key")
 	flags.StringSliceVar(&f.query.Tags, "tag", nil, "only jobs with all of these tags; repeatable or comma-separated")
 	flags.StringVar(&f.query.Name, "name", "", "only jobs with this text in their name")
-	flags.StringVar(&f.query.ErrorType, "error", "", "only jobs with an error of this type, such as handler.exit; see job errors")
+	flags.StringVar(&f.query.ErrorType, "error", "", "only jobs with a failure of this kind, such as handler.exit; see job errors")
 	flags.StringVar(&f.postedSince, "posted-since", "", "only jobs posted at or after this time (2026-01-02T15:04:05Z, or 1h for an hour ago)")
 	flags.StringVar(&f.postedUntil, "posted-until", "", "only jobs posted before this time")
 	flags.StringVar(&f.endedSince, "finished-since", "", "only jobs finished at or after this time")

@@ -110,7 +110,7 @@ func TestJobList(t *testing.T) {
 	if rest := clitest.Run(t, cluster, "job", "list", "--reverse", "--after", clitest.CursorOf(t, got.Out)); strings.Count(rest.Out, "\n") != 2 || !strings.Contains(rest.Out, claimed.String()) {
 		t.Errorf("after the first: %+v", rest)
 	}
-	if strings.Contains(got.Out, "\u202e") || !strings.Contains(got.Err, "shown: 1; --limit 0 lists all") {
+	if strings.Contains(got.Out, "\u202e") || !strings.Contains(got.Err, "shown: 1; all items: --limit 0") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -104,7 +104,7 @@ func (l *jobLogs) print(ctx context.Context, cluster logReader) error {
 	}
 	err = l.writeRecorded(ctx, cluster, &job)
 	if err == nil && job.Claim == nil && job.LastOwner != "" && len(l.seen) == 0 {
-		l.p.Note("job %s has no lines: its steps wrote none, or no node keeps them", job.ID)
+		l.p.Note("job %s has no log lines: its steps wrote none, or the nodes have dropped them", job.ID)
 	}
 	for i := 0; i < len(pages) && err == nil; i++ {
 		err = l.write(pages[i])

@@ -23,9 +23,9 @@ func publishCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish TOPIC",
 		Short: "Publish a signal to steps that wait for a topic and a key",
-		Long: "Publish a signal to the steps that wait for a topic and a key on a board. The answer is taken, with the number of\n" +
-			"steps; or kept, with --keep; or for an id that the board remembers: repeated. If no step waits, and without\n" +
-			"--keep, the command fails with the code nobody_waits.",
+		Long: "Publish a signal to the steps that wait for a topic and a key on a board. The command prints \"taken\" and the number\n" +
+			"of steps. If no step waits, it prints \"kept\" with --keep, and fails with the code nobody_waits without --keep. It\n" +
+			"prints \"repeated\" if the board remembers the id of the signal.",
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ func publishCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().StringVar(&sent.Board, "board", "", "board of the topic (default the board \"default\")")
 	cmd.Flags().StringVar(&sent.Key, "key", "", "key for which the steps wait")
 	cmd.Flags().StringVar((*string)(&sent.To), "to", string(jobs.PublishToOne), "one: the step that has waited longest; all: every waiting step")
-	cmd.Flags().DurationVar(&sent.Keep, "keep", 0, "time for which the board keeps the signal if no step waits, for the next wait; only to one")
+	cmd.Flags().DurationVar(&sent.Keep, "keep", 0, "if no step waits, keep the signal for this long, for the next wait; not with --to all")
 	cmd.Flags().StringVar(&data, "data", "", "data of the signal, in JSON: the result of the waiting step")
 	cmd.Flags().StringVar(&signal.ID, "id", "", "id of the signal (default: random); repeating a signal with the same topic, key and id has no effect")
 	cmd.Flags().StringVar(&signal.Reject, "reject", "", "send a rejection: the waiting step fails with this message and the kind signal.rejected")

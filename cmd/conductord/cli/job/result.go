@@ -46,7 +46,7 @@ func resultOf(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *
 	}
 	detail, err := cluster.FlowDetail(ctx, job.Flow)
 	if errors.Is(err, jobs.ErrNotFound) {
-		p.Note("the flow of job %s and its results are no longer kept", job.ID)
+		p.Note("the flow of job %s and its results have been removed", job.ID)
 		return r, nil
 	}
 	if err != nil {

@@ -20,8 +20,8 @@ func signalCommand(p *cli.Program) *cobra.Command {
 		Short: "Send a signal to a job",
 		Long: "Send a signal to a job: by its id, or with --key to the unfinished job of a board with this key. A step of its\n" +
 			"flow that waits for a signal of this name takes the signal, and the job continues. Otherwise the job keeps the\n" +
-			"signal until a step waits for it. The answer is taken or kept. It is repeated if the job has already received a\n" +
-			"signal with this id. The command fails with exit code 4 if the job is finished.",
+			"signal until a step waits for it. The command prints \"taken\" or \"kept\", or \"repeated\" if the job has already\n" +
+			"received a signal with this id. It fails with exit code 4 if the job is finished.",
 		Args: cobra.RangeArgs(1, 2),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -29,7 +29,7 @@ func signalCommand(p *cli.Program) *cobra.Command {
 		case sent.Key == "" && sent.Board != "":
 			return cli.UsageError(errors.New("--board needs --key"))
 		case (sent.Key == "") != (len(args) == 2):
-			return cli.UsageError(errors.New("name either the id of a job, or its --key, and then the signal"))
+			return cli.UsageError(errors.New("name the job by its id or with --key, and then the signal"))
 		case sent.Key == "":
 			if sent.Job, err = jobs.ParseJobID(args[0]); err != nil {
 				return err

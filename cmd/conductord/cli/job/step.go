@@ -160,7 +160,7 @@ func writeStep(ctx context.Context, p *cli.Program, cluster cli.FlowReader, step
 		{"kind", string(atom.Kind)}, {"version", atom.Version}, {"state", string(atom.State)}, {"outcome", stepOutcomeText(step)},
 	}
 	if !step.IsKnown() {
-		fields = append(fields, cli.Field{"waits for", "the flow to start this step: no record of the flow has the step yet"})
+		fields = append(fields, cli.Field{"waits for", "the start of this step: the flow has not recorded the step yet"})
 	}
 	if step.Outcome == "" && step.IsKnown() {
 		detail, err := cluster.FlowDetail(ctx, step.Flow)

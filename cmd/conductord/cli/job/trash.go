@@ -57,7 +57,7 @@ func trashPurgeCommand(p *cli.Program) *cobra.Command {
 	return correctionCommand(p, &cobra.Command{
 		Use:   "purge ID…",
 		Short: "Remove finished jobs with their books permanently",
-		Long:  "Remove finished jobs permanently, with books that no other job uses, before retention does.",
+		Long:  "Remove finished jobs permanently, with books that no other job uses, before their retention ends.",
 	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
 		if err := cluster.Purge(ctx, request); err != nil {
 			return cli.Because(err, "purge job %s", request.Job)

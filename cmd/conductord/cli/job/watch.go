@@ -270,7 +270,7 @@ func tellEvents(ctx context.Context, p *cli.Program, cluster jobs.Reader, watch 
 	for event, err := range cluster.Watch(ctx, watch) {
 		var compacted *jobs.CompactedError
 		if errors.As(err, &compacted) && *watch.After == (jobs.Position{}) {
-			p.Note("events up to %s are no longer kept", compacted.Since)
+			p.Note("events up to %s have been removed", compacted.Since)
 			watch.After = &compacted.Since
 			return tellEvents(ctx, p, cluster, watch)
 		}

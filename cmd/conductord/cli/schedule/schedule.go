@@ -150,8 +150,8 @@ func setCommand(p *cli.Program) *cobra.Command {
 	f := &scheduleFlags{}
 	schedule := schedules.Schedule{}
 	cmd := scheduleVerb(p, "set", "Create or change a schedule",
-		"Each slot of the rule posts a job: for a flow document (--flow), or for your own workers (--kind). The job's\n"+
-			"store has the schedule's name as \"schedule\" and the time as \"slot\". The command is idempotent.",
+		"The schedule posts a job at each slot of its rule: for a flow document (--flow), or for your own workers (--kind).\n"+
+			"The job's store has the schedule's name as \"schedule\" and the time as \"slot\". The command is idempotent.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			schedule.Board, schedule.Name = name.Board, name.Name
 			saved, err := keeper.SaveSchedule(ctx, schedule)
@@ -322,7 +322,7 @@ func backfillCommand(p *cli.Program) *cobra.Command {
 	wanted := schedules.Backfill{By: cli.OperatorName()}
 	cmd := scheduleVerb(p, "backfill", "Post jobs for past slots without a job",
 		"Slots that already have a job are listed and do not change. Unless the overlap policy is allow, the\n"+
-			"jobs run one after another. At most "+strconv.Itoa(schedules.MaxBackfill)+" slots per call.",
+			"jobs run one after another. One call posts at most "+strconv.Itoa(schedules.MaxBackfill)+" slots.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			wanted.Ref = name
 			records, err := keeper.BackfillSchedule(ctx, wanted)
