@@ -230,7 +230,7 @@ func whoCan(able []jobs.Entity, drains []jobs.Drain) string {
 		}
 	}
 	name := able[0].Name
-	said := fmt.Sprintf("only %s can, which is drained", name)
+	said := fmt.Sprintf("only %s can, but it is drained", name)
 	drain := drained[name]
 	if drain.By != "" {
 		said += " by " + drain.By

@@ -94,7 +94,7 @@ func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 		job := post(t, c, "rare", nil)
 		until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
 		got, err := c.Explain(t.Context(), job.ID)
-		const says = "only there can, which is drained by ann (a new disk); undrain it"
+		const says = "only there can, but it is drained by ann (a new disk); undrain it"
 		if err != nil || got.Cause != jobs.CauseCooling || !strings.Contains(got.Text, says) {
 			t.Errorf("it waits because of %+v, %v", got, err)
 		}

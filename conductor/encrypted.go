@@ -15,7 +15,7 @@ import (
 // values.
 func (o *Options) loggable(text any) any {
 	if o.encrypts && text != nil {
-		return "left out: values are encrypted"
+		return "omitted: values are encrypted"
 	}
 	return text
 }

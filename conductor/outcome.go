@@ -237,7 +237,7 @@ func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision
 	ending.Failure = flow.FitFailure(flow.FailureOf(err), o.Limits)
 	tries := job.Failures + 1
 	if tries >= o.MaxTries {
-		ending.Reason = clip(fmt.Sprintf("given up after %d tries: %v", tries, err))
+		ending.Reason = clip(fmt.Sprintf("trashed after %d failed tries: %v", tries, err))
 		return decision{trash, ending}
 	}
 	ending.Reason = clip(err.Error())

@@ -116,7 +116,7 @@ func TestFaults(t *testing.T) {
 		{"no duration", good + "[sessions]\nttl = \"soon\"", []string{`18: sessions.ttl: must be a duration such as`}},
 		{"string for a truth", good + "[log]\njson = \"yes\"", []string{`18: log.json: must be true or false`}},
 		{"string for a list", good + "[conductor]\nboards = \"a\"", []string{`18: conductor.boards: must be a list of strings`}},
-		{"list of numbers", good + "[conductor]\nboards = [1]", []string{`18: conductor.boards: must be a list of strings, and holds the number 1`}},
+		{"list of numbers", good + "[conductor]\nboards = [1]", []string{`18: conductor.boards: must be a list of strings, but contains the number 1`}},
 		{"names for no boards", good + "[secrets]\nboards = \"db\"", []string{`18: secrets.boards: must be a table such as {"a/*" = "NAME"}, not the string "db"`}},
 		{"number for names", good + "[secrets.boards]\n\"a\" = 1", []string{`17: secrets.boards: "a" must be a string, not the number 1`}},
 		{"no names", good + "[secrets.boards]\n\"a\" = []", []string{`17: secrets.boards: has 0 names for "a"; it must have 1 to 256`}},

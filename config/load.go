@@ -312,7 +312,7 @@ func assignStrings(target *[]string, value any) string {
 	for _, item := range items {
 		text, isString := item.(string)
 		if !isString {
-			return "must be a list of strings, and holds " + describe(item)
+			return "must be a list of strings, but contains " + describe(item)
 		}
 		texts = append(texts, text)
 	}

@@ -39,7 +39,7 @@ var LogStores = []string{"bolt", "wal"}
 // and logs.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-const plainNameRule = "must begin with a letter or digit, and hold at most 63 letters, digits, dots, dashes and underscores"
+const plainNameRule = "must start with a letter or digit, and contain at most 63 letters, digits, dots, dashes and underscores"
 
 // checkTogether finds the faults that the ranges of single keys do not cover. It reports them under
 // keys of the table, or keys such as cluster.members[0].raft.
@@ -205,11 +205,11 @@ func checkTimes(c *Config, blame func(key, message string)) {
 			raft.TrailingLogs, raft.SnapshotThreshold))
 	}
 	if change := 2 * (raft.Heartbeat + raft.Election); len(c.Cluster.Members) > 1 && sessions.TTL < change {
-		blame("sessions.ttl", fmt.Sprintf("is %s; the minimum is twice the sum of raft.heartbeat and raft.election, %s: with less, a change of leader ends healthy claims",
+		blame("sessions.ttl", fmt.Sprintf("is %s; the minimum is twice the sum of raft.heartbeat and raft.election, %s: with a shorter TTL, a change of leader would end claims of healthy conductors",
 			durationText(sessions.TTL), durationText(change)))
 	}
 	if spare := sessions.TTL/5 + sessions.Grace + sessions.CoolDown; spare < minHandOver {
-		blame("sessions.grace", fmt.Sprintf("is too short: a fifth of sessions.ttl, sessions.grace and sessions.cool_down together are %s, and a step that is killed needs %s to be gone",
+		blame("sessions.grace", fmt.Sprintf("is too short: a fifth of sessions.ttl, plus sessions.grace and sessions.cool_down, is %s; the sum must be at least %s, so that a killed step has ended before another conductor continues",
 			durationText(spare), durationText(minHandOver)))
 	}
 	if c.Limits.Value > c.Limits.Command/2 {

@@ -97,7 +97,7 @@ func (s *Step) checkAgain() {
 	}
 	switch {
 	case s.again.after < 0 || s.again.after > MaxWait:
-		s.fault("its next iteration begins after %s; the limit is %s", s.again.after, MaxWait)
+		s.fault("its next iteration starts after %s; the limit is %s", s.again.after, MaxWait)
 	case s.again.after > 0 && s.again.at != nil:
 		s.fault("its next iteration has both a delay and a time of day; set only one of them")
 	case len(s.requires) > logbook.MaxValues:
@@ -129,11 +129,11 @@ func (c *compiler) surveyAgain(step *Step, path []Node) {
 	case root == nil:
 		c.fault(ErrInvalid, "step %q continues the job, and is the only step: put it into a flow with another step", step.name)
 	case step.IsLate():
-		c.fault(ErrInvalid, "step %q continues the job, and cannot be %s step: make it a step of the flow", step.name, map[bool]string{true: "an on_error", false: "a finally"}[step.onError])
+		c.fault(ErrInvalid, "step %q continues the job, so it cannot be %s step: make it an ordinary step of the flow", step.name, map[bool]string{true: "an on_error", false: "a finally"}[step.onError])
 	case len(path) > 1:
 		c.fault(ErrInvalid, "step %q continues the job, and is in %s: only the whole flow can continue, so move the step to %s", step.name, quoted(path[len(path)-1]), quoted(root))
 	case root.each != nil || root.selects:
-		c.fault(ErrInvalid, "step %q continues the job, and is a member of %s, which does not need all members: put a flow around it", step.name, quoted(root))
+		c.fault(ErrInvalid, "step %q continues the job, but %s does not need all its members: put this flow into a new outer flow, and move the step there", step.name, quoted(root))
 	case c.continues != "":
 		c.fault(ErrInvalid, "steps %q and %q both continue the job; a flow has one such step", c.continues, step.name)
 	default:

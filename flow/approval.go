@@ -45,7 +45,7 @@ func (a *Approval) Ask(s *Step, arguments logbook.Values, now time.Time) (*logbo
 		return value, ok
 	}, func(argument string) bool { return !s.isRequired(argument) })
 	if err != nil {
-		return nil, fmt.Errorf("the text of its approval cannot be made: %w", err)
+		return nil, fmt.Errorf("cannot fill the text of its approval: %w", err)
 	}
 	if len(text) > maxApprovalText {
 		return nil, &logbook.LimitError{Field: "approve text", Limit: maxApprovalText, Size: int64(len(text)), Unit: "bytes"}

@@ -63,7 +63,7 @@ func WithDetails(err error, details map[string]any) error {
 	for name, value := range details {
 		text, unfit := json.Marshal(value)
 		if unfit != nil {
-			return &markedError{err: fmt.Errorf("%w; its details are left out: cannot encode %.80q: %w", err, name, unfit)}
+			return &markedError{err: fmt.Errorf("%w; its details are omitted: cannot encode %.80q: %w", err, name, unfit)}
 		}
 		encoded[name] = text
 	}
@@ -283,7 +283,7 @@ func (a *allowance) fitDetails(f *logbook.Failure) {
 	}
 	if err != nil {
 		const most = 1 << 10 // so that the reason has room in the message
-		f.Message = fmt.Sprintf("%s; its details are left out: %v", clip(f.Message, maxMessage-most), err)
+		f.Message = fmt.Sprintf("%s; its details are omitted: %v", clip(f.Message, maxMessage-most), err)
 	}
 	room := func() int { return f.Details.Size() + detailRoom*len(f.Details) }
 	if err != nil || room() > a.bytes {

@@ -84,7 +84,7 @@ type Omission struct{ Step, Symbol, Provider string }
 
 // String describes the omission as a warning.
 func (o Omission) String() string {
-	return fmt.Sprintf("step %q is left out if step %q fails, because it requires %q and there is no default result", o.Step, o.Provider, o.Symbol)
+	return fmt.Sprintf("step %q is skipped if step %q fails, because it requires %q and there is no default result", o.Step, o.Provider, o.Symbol)
 }
 
 // Omissions are the required values that can be absent, in the order of the steps. Programs that show a

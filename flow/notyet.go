@@ -71,7 +71,7 @@ type NotYetError struct {
 	Details json.RawMessage // nil: none
 }
 
-func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: ask again in %s", e.After) }
+func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: run again in %s", e.After) }
 
 // AsNotYet finds a NotYetError in an error, unless a wrapper makes the error a failure.
 func AsNotYet(err error) (said *NotYetError, ok bool) {

@@ -232,7 +232,7 @@ func (d Depth) consequence(node string) string {
 	case DepthAtom:
 		return "only " + node + " is skipped"
 	}
-	return "all steps behind " + node + " are skipped too"
+	return "all steps that wait for " + node + " are skipped too"
 }
 
 // notes describe an each.
@@ -391,7 +391,7 @@ func (p *Plan) Source(wire Wire) string {
 	case wire.From == FromNowhere:
 		return "nothing"
 	case wire.From == FromStep:
-		return "a value of its own"
+		return "the value that the step injects"
 	case wire.From == FromEach && wire.Gathered.Failures:
 		return "the failures of each " + p.steps[wire.Gathered.Each].name
 	case wire.From == FromEach:

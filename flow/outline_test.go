@@ -40,7 +40,7 @@ func TestOutlineIsInReadingOrder(t *testing.T) {
   2. docs: after build; ` + worker + `needs the worker of build; fails after 1m0s without a worker
   2. tell: after lint; its failure is ignored
   3. publish: after docs, lint; only if clean; if not, the steps that wait directly for publish are skipped too
-  delivery (graph): after publish, lint, tell; only if told (if not, all steps behind delivery are skipped too) and linted (if not, all steps of the same flow that wait for delivery are skipped too)
+  delivery (graph): after publish, lint, tell; only if told (if not, all steps that wait for delivery are skipped too) and linted (if not, all steps of the same flow that wait for delivery are skipped too)
     4. unpack
     5. count: after unpack
   4. switch: after publish; point of no return

@@ -43,7 +43,7 @@ func (s *Step) DeadlineFrom(began time.Time) time.Time {
 func (s *Step) DeadlineText() string {
 	var parts []string
 	if s.deadline > 0 {
-		parts = append(parts, fmt.Sprintf("%s after it begins", s.deadline))
+		parts = append(parts, fmt.Sprintf("%s after its start", s.deadline))
 	}
 	if s.deadlineAt != nil {
 		parts = append(parts, "at "+s.deadlineAt.text)

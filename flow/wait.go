@@ -69,7 +69,7 @@ func (w *Wait) TopicKey(s *Step, arguments logbook.Values) (string, error) {
 		err = logbook.MaxLimits.CheckName("wait key", key)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the key of its topic cannot be made: %w", err)
+		return "", fmt.Errorf("cannot fill the key of its topic: %w", err)
 	}
 	return key, nil
 }
@@ -100,7 +100,7 @@ func OnTimeout(result any) StepOption {
 	return stepOption(func(s *Step) {
 		encoded, err := encodeDetails(result)
 		if err != nil {
-			s.fault("its result on a timeout cannot be encoded as JSON: %s", err)
+			s.fault("cannot encode its result on a timeout as JSON: %s", err)
 			return
 		}
 		if encoded == nil {
@@ -160,7 +160,7 @@ func (w *Wait) Result(signal *logbook.Signal) (json.RawMessage, *logbook.Failure
 	case signal == nil && w.OnTimeout != nil:
 		return w.OnTimeout, nil
 	case signal == nil:
-		return nil, &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("no %s came in time", w.names())}
+		return nil, &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("no %s arrived in time", w.names())}
 	case signal.Reject != "":
 		return nil, &logbook.Failure{Kind: logbook.FailureRejected, Permanent: true, Message: signal.Reject}
 	}

@@ -81,7 +81,7 @@ func (t workerTask) offer(ctx context.Context, call *Call) (json.RawMessage, err
 	offer, can := ctx.Value(offerKey{}).(Offer)
 	if !can {
 		return nil, &logbook.Failure{Kind: logbook.FailureNoWorker, Permanent: true,
-			Message: "nothing here offers steps to workers; run the flow in a conductor of a cluster"}
+			Message: "this program cannot offer steps to workers; run the flow in a conductor of a cluster"}
 	}
 	step := t.step
 	step.Labels = labels
@@ -105,7 +105,7 @@ func (t workerTask) labels(call *Call) ([]string, error) {
 			err = logbook.MaxLimits.CheckName("worker label", filled)
 		}
 		if err != nil {
-			return nil, &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: fmt.Sprintf("its worker label %q cannot be made: %v", label, err)}
+			return nil, &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: fmt.Sprintf("cannot fill its worker label %q: %v", label, err)}
 		}
 		if !slices.Contains(labels, filled) {
 			labels = append(labels, filled)

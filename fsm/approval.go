@@ -147,9 +147,9 @@ func (t *txn) admitsDecision(a *stepApproval, given *jobs.DecisionCommand) error
 	case !a.wait.Until.After(t.now):
 		return fmt.Errorf("%w: its deadline %s has passed", jobs.ErrDecided, timeText(a.wait.Until))
 	case given.Wait != 0 && given.Wait != a.wait.Number:
-		return fmt.Errorf("%w: the step waits anew since you read the approval: read it again, and then decide", jobs.ErrConflict)
+		return fmt.Errorf("%w: the step waits for a new approval since you read this one: read the approval again, and then decide", jobs.ErrConflict)
 	case given.Wait == 0 && d.Kind == logbook.Approve && len(approval.Fields) > 0:
-		return fmt.Errorf("%w: the leader has not checked the answers, because the approval began at the same time; try again", jobs.ErrConflict)
+		return fmt.Errorf("%w: the approval started at the same time, so the leader has not checked the answers; try again", jobs.ErrConflict)
 	}
 	return approval.Admits(d)
 }
@@ -302,7 +302,7 @@ func (v *view) approvalOf(flow logbook.FlowID, step string) *stepApproval {
 func approvalsAfter(text string) ([]byte, error) {
 	after, err := hex.DecodeString(text)
 	if err != nil || len(after) != 0 && len(after) != approvalKeySize {
-		return nil, &logbook.InvalidError{Field: "query after", Reason: fmt.Sprintf("%.64q is not the next of a page", text)}
+		return nil, &logbook.InvalidError{Field: "query after", Reason: fmt.Sprintf("%.64q is not the value next of an earlier page", text)}
 	}
 	return after, nil
 }

@@ -274,7 +274,7 @@ func shorten(a *logbook.Attempt, kind logbook.AtomKind) int {
 func shortenFailure(f *logbook.Failure) int {
 	*f = logbook.Failure{
 		Kind: f.Kind, Step: f.Step, Code: f.Code, Permanent: f.Permanent,
-		Message: "left out: the attempts at this step are too long to be shown whole",
+		Message: "omitted: the attempts at this step are too long for one answer",
 	}
 	return len(f.Kind) + len(f.Step) + len(f.Message)
 }

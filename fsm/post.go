@@ -210,11 +210,11 @@ func (t *txn) planWork(p *jobs.Posting) (work, error) {
 	case p.Book == nil && p.BookID.IsZero() && p.Flow.IsZero():
 		return work{}, nil
 	case p.Book == nil && p.BookID.IsZero():
-		return work{}, &logbook.InvalidError{Field: "posting flow", Reason: "a flow is named, but no book"}
+		return work{}, &logbook.InvalidError{Field: "posting flow", Reason: "set without a book; a flow is found in its book"}
 	case p.Book != nil && !p.BookID.IsZero() && p.BookID != p.Book.ID:
-		return work{}, &logbook.InvalidError{Field: "posting book_id", Reason: "names another book than the one in the posting"}
+		return work{}, &logbook.InvalidError{Field: "posting book_id", Reason: "differs from the book in the posting"}
 	case p.Kind != "":
-		return work{}, &logbook.InvalidError{Field: "posting kind", Reason: "set beside a book"}
+		return work{}, &logbook.InvalidError{Field: "posting kind", Reason: "set together with a book"}
 	}
 	var found work
 	var err error

@@ -98,7 +98,7 @@ func (t *txn) subscribers(place []byte, p *jobs.Publication) (waits [][]byte, er
 	read := 0
 	t.scan(tableSubscription, place, func(key, _ []byte) bool {
 		if read++; read > jobs.MaxPublishedWaits {
-			err = fmt.Errorf("%w: more than %d steps wait, also those of trashed jobs: purge the trashed jobs, or wait and publish with narrower keys", jobs.ErrLimit, jobs.MaxPublishedWaits)
+			err = fmt.Errorf("%w: more than %d steps wait, including steps of trashed jobs: purge the trashed jobs, or wait and publish with narrower keys", jobs.ErrLimit, jobs.MaxPublishedWaits)
 			return false
 		}
 		record := t.flow(flowOfSubscription(key))

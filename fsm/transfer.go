@@ -91,7 +91,7 @@ func (v *view) checkTransfer(j *jobRecord, to string) error {
 	case !found.Claims(&j.Job):
 		return fmt.Errorf("%w: conductor %q takes no jobs of kind %q; %s", jobs.ErrConflict, to, j.Kind, able)
 	case !found.Takes(&j.Job):
-		return fmt.Errorf("%w: conductor %q does not offer the labels %q; %s", jobs.ErrConflict, to, found.Lacks(&j.Job), able)
+		return fmt.Errorf("%w: conductor %q lacks the labels %q; %s", jobs.ErrConflict, to, found.Lacks(&j.Job), able)
 	case drain != nil:
 		return fmt.Errorf("%w: conductor %q is drained; undrain it first", jobs.ErrConflict, to)
 	}

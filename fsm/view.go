@@ -93,7 +93,7 @@ const maxExamined = 20_000
 
 // badCursor refuses an After that is not the Next of a page.
 func badCursor(what string) error {
-	return &logbook.InvalidError{Field: what + " after", Reason: "not the next of a page before"}
+	return &logbook.InvalidError{Field: what + " after", Reason: "not the value next of an earlier page"}
 }
 
 // maxPageBytes is the stored size at which a page ends. Failures, reasons and the steps of an event can be long, and a

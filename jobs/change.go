@@ -38,7 +38,7 @@ const MaxKnownChanges = 16
 func CheckChange(l logbook.Limits, c *Change) error {
 	switch {
 	case c.Priority == nil && c.NotBefore.IsZero() && !c.Release && c.Deadline.IsZero() && !c.NoDeadline && c.Board == "" && !c.Front:
-		return &logbook.InvalidError{Field: "change", Reason: "says nothing: neither priority, nor not_before, nor deadline, nor release, nor board, nor front"}
+		return &logbook.InvalidError{Field: "change", Reason: "changes nothing: set priority, not_before, deadline, release, board or front"}
 	case c.NoDeadline && !c.Deadline.IsZero():
 		return &logbook.InvalidError{Field: "change deadline", Reason: "set beside no_deadline"}
 	case !c.Deadline.IsZero() && !c.NotBefore.IsZero() && !c.Deadline.After(c.NotBefore):

@@ -78,7 +78,7 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	case !p.Deadline.IsZero() && !p.Deadline.After(p.NotBefore):
 		return &logbook.InvalidError{Field: "posting deadline", Reason: "is not after not_before"}
 	case !p.Deadline.IsZero() && p.DeadlineAfter != 0:
-		return &logbook.InvalidError{Field: "posting deadline_after", Reason: "set beside deadline; give one of the two"}
+		return &logbook.InvalidError{Field: "posting deadline_after", Reason: "set together with deadline; set only one of the two"}
 	case p.DeadlineAfter != 0 && (p.DeadlineAfter < MinDeadlineAfter || p.DeadlineAfter > MaxDeadlineAfter):
 		return &logbook.InvalidError{
 			Field: "posting deadline_after", Reason: fmt.Sprintf("%s is not between %s and %s", p.DeadlineAfter, MinDeadlineAfter, MaxDeadlineAfter),
@@ -113,17 +113,17 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 func checkWork(l logbook.Limits, p *Posting) error {
 	switch {
 	case p.Book == nil && p.BookID.IsZero() && !p.Flow.IsZero():
-		return &logbook.InvalidError{Field: "posting flow", Reason: "a flow is named, but no book"}
+		return &logbook.InvalidError{Field: "posting flow", Reason: "set without a book; a flow is found in its book"}
 	case p.Book == nil && p.BookID.IsZero():
 		return CheckOptionalName(l, "posting kind", p.Kind)
 	case p.Kind != "":
 		return &logbook.InvalidError{
-			Field: "posting kind", Reason: "set beside a book; the kind of a job with a flow is the name of the flow's factory",
+			Field: "posting kind", Reason: "set together with a book; the kind of a job with a flow is the name of the flow's factory",
 		}
 	case p.Book == nil:
 		return nil
 	case !p.BookID.IsZero() && p.BookID != p.Book.ID:
-		return &logbook.InvalidError{Field: "posting book_id", Reason: "names another book than the one in the posting"}
+		return &logbook.InvalidError{Field: "posting book_id", Reason: "differs from the book in the posting"}
 	case p.Flow.IsZero() && len(p.Book.Flows) > 1:
 		return &logbook.InvalidError{
 			Field: "posting flow", Reason: fmt.Sprintf("not set; a book with %d flows requires it", len(p.Book.Flows)),

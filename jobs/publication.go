@@ -83,7 +83,7 @@ func CheckPublication(l logbook.Limits, p *Publication) error {
 	case p.Keep < 0 || p.Keep > MaxKeep:
 		return &logbook.InvalidError{Field: "publication keep", Reason: fmt.Sprintf("%s; it must be at least 0 and at most %s (400 days)", p.Keep, MaxKeep)}
 	case p.Keep > 0 && p.To == PublishToAll:
-		return &logbook.InvalidError{Field: "publication keep", Reason: "set together with to = all; a board keeps a publication for one wait"}
+		return &logbook.InvalidError{Field: "publication keep", Reason: "set together with to = all; a board keeps a publication only for one wait"}
 	}
 	return l.CheckSignal(&p.Signal)
 }

@@ -93,7 +93,7 @@ func CheckSignalCommand(l logbook.Limits, c *SignalCommand) error {
 	case c.Job.IsZero() && c.Key == "":
 		return &logbook.InvalidError{Field: "signal job", Reason: "unset; name a job, or a board and a key"}
 	case !c.Job.IsZero() && (c.Key != "" || c.Board != ""):
-		return &logbook.InvalidError{Field: "signal key", Reason: "board or key set beside a job; name one of the two"}
+		return &logbook.InvalidError{Field: "signal key", Reason: "set together with a board or key; name either a job, or a board and a key"}
 	}
 	if err := CheckOptionalName(l, "signal board", c.Board); err != nil {
 		return err

@@ -154,7 +154,7 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return fmt.Errorf("%w: the flow is in the state %s, and must be in %s", ErrConflict, f.State, takes)
 	}
 	if point := f.Passed(); point != "" && (i.Kind != InterveneRerun && i.Kind != InterveneComplete || i.Kind == InterveneRerun && i.Step == "") {
-		return fmt.Errorf("%w: step %q is a point of no return and has succeeded; complete, or rerun from a step behind it", ErrConflict, point)
+		return fmt.Errorf("%w: step %q is a point of no return and has succeeded; complete a step, or rerun from a later step", ErrConflict, point)
 	}
 	if i.Step == "" {
 		return nil
@@ -232,7 +232,7 @@ func (f *FlowDetail) knows(i *Intervention) error {
 	}
 	switch {
 	case !known:
-		return fmt.Errorf("%w: it has no step %q", ErrNotFound, i.Step)
+		return fmt.Errorf("%w: the flow has no step %q", ErrNotFound, i.Step)
 	case i.Kind == InterveneComplete && kind != KindTask:
 		return fmt.Errorf("%w: step %q has the kind %s; only a task can be completed by hand", ErrConflict, i.Step, kind)
 	}

@@ -65,7 +65,7 @@ func (l Limits) checkSending(s *Sending) error {
 	case (s.Job == "") == (s.Key == ""):
 		return &InvalidError{Field: "job", Reason: "name the job by its id, or by its key"}
 	case s.Job != "" && s.Board != "":
-		return &InvalidError{Field: "board", Reason: "set beside a job; only a key needs a board"}
+		return &InvalidError{Field: "board", Reason: "set together with a job; only a key needs a board"}
 	case s.Job != "":
 		if _, err := ParseID("job", s.Job); err != nil {
 			return err

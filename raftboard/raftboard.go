@@ -101,7 +101,7 @@ func (o Options) validate() error {
 		faults = append(faults, fmt.Errorf("%w: no endpoint is set: add at least one node", jobs.ErrInvalid))
 	}
 	if o.TLS != nil && o.Credentials != nil {
-		faults = append(faults, &logbook.InvalidError{Field: "credentials", Reason: "set beside TLS: one of the two decides"})
+		faults = append(faults, &logbook.InvalidError{Field: "credentials", Reason: "set together with TLS: set only one of the two"})
 	}
 	if len(o.Endpoints) > MaxEndpoints {
 		faults = append(faults, &logbook.LimitError{Field: "endpoints", Limit: MaxEndpoints, Size: int64(len(o.Endpoints)), Unit: "endpoints"})

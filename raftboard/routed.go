@@ -28,7 +28,7 @@ type Routed struct {
 // endpoints. Close it after use.
 func OpenRouted(source *topology.Source, options Options) (*Routed, error) {
 	if len(options.Endpoints) > 0 {
-		return nil, fmt.Errorf("cannot open clients: %w", &logbook.InvalidError{Field: "endpoints", Reason: "set beside a topology, which has them"})
+		return nil, fmt.Errorf("cannot open clients: %w", &logbook.InvalidError{Field: "endpoints", Reason: "set together with a topology, which already has them"})
 	}
 	return &Routed{source: source, options: options, clients: map[string]*Client{}}, nil
 }

@@ -353,7 +353,7 @@ func reasonsOfOthers() []reason {
 			r.post("--board", "fuller", "--priority", "7000")
 			return r.post("--board", "fuller")
 		}, "conductord job change ID --priority 7001", func(r *reasons, job, _ string) {
-			if now := r.explain(job); !strings.Contains(now.Text, "no job comes before it") {
+			if now := r.explain(job); !strings.Contains(now.Text, "no job comes before this job") {
 				r.Errorf("explained as %+v", now)
 			}
 		}},

@@ -78,7 +78,7 @@ func TestSameWorkerRestarts(t *testing.T) {
 	eventually(t, "explain names the worker", func() bool {
 		said := ran(t, "job", "explain", waits, f.all)
 		return strings.Contains(said, `step "cut" has waited`) && strings.Contains(said, `same_worker_as binds it to worker "one", session `) &&
-			strings.Contains(said, "which has ended; no live worker of that name runs this type") && strings.Contains(said, "--types cut --name one")
+			strings.Contains(said, "which has ended; no live worker of this name runs this type") && strings.Contains(said, "--types cut --name one")
 	})
 	f.ends(gives, jobs.OutcomeReverted)
 	f.sameWorker("one", one)

@@ -108,7 +108,7 @@ func (s *Source) Close() error {
 func (s *Source) Secret(ctx context.Context, board, name string) (string, error) {
 	if !validName.MatchString(name) {
 		return "", &logbook.InvalidError{Field: "name of a secret",
-			Reason: "it must have 1 to 127 letters, digits, dots, dashes and underscores, and begin with none of dot and dash"}
+			Reason: "it must have 1 to 127 letters, digits, dots, dashes and underscores, and must not start with a dot or dash"}
 	}
 	sources := []func(context.Context, string, string) ([]byte, error){s.fileOfBoard}
 	shared := s.mayName(board, name)

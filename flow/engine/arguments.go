@@ -42,7 +42,7 @@ func (f *facts) arguments(step int, action logbook.Action) (logbook.Values, *log
 	}
 	if action == logbook.ActionExecute {
 		if _, err := f.concurrencyKey(step); err != nil {
-			return nil, argumentFailure("its concurrency key cannot be made: " + err.Error())
+			return nil, argumentFailure("cannot fill its concurrency key: " + err.Error())
 		}
 	}
 	return values, nil
@@ -97,7 +97,7 @@ func isReference(value json.RawMessage) bool {
 // missing is the failure of a step without a required argument. why is the reason why the path of the
 // argument leads to no value.
 func (f *facts) missing(wire *flow.Wire, why string) *logbook.Failure {
-	message := fmt.Sprintf("its argument %q cannot be had", wire.Name) + why
+	message := fmt.Sprintf("its argument %q has no value", wire.Name) + why
 	if skipped := f.plan.SkippedProviders(wire); skipped != "" && f.isSkipped(f.source(wire)) {
 		message += ": " + skipped
 	}

@@ -103,7 +103,7 @@ func (c *core) begin(now time.Time) {
 	}
 	for _, step := range c.found.interrupted {
 		failure := &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
-			Message: "it was running when its conductor died, and must not be started twice"}
+			Message: "the step was running when its conductor died, and must not be started twice"}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
 	}
 	c.settle(nil, outside, now)

@@ -59,7 +59,7 @@ func revise(o *Options) (*revision, error) {
 // String names the differences.
 func (r *revision) String() string {
 	if r.unknown {
-		return "it has too many steps for its definition to be kept, so that the steps in question cannot be named"
+		return "it has so many steps that its definition was not recorded, so the changed steps are unknown"
 	}
 	shown := r.differences[:min(len(r.differences), maxNamed)]
 	sentences := make([]string, len(shown), len(shown)+1)

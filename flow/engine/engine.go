@@ -95,10 +95,10 @@ var (
 	ErrMismatch = errors.New("the flow detail does not match the flow")
 	// ErrPinned: the flow's definition here differs from the recorded one, and the flow is pinned
 	// (logbook.ChangePin). Another conductor may have the old code.
-	ErrPinned = errors.New("the flow is pinned to its recorded definition, and the definition here differs")
+	ErrPinned = errors.New("the flow is pinned to its recorded definition, and this program has a different definition")
 	// ErrChanged: the flow's definition here differs from the recorded one, and the flow refuses
 	// every change (logbook.ChangeRefuse).
-	ErrChanged = errors.New("the flow refuses every change of its definition, and the definition here differs")
+	ErrChanged = errors.New("the flow refuses changes of its definition, and this program has a different definition")
 	// ErrGate: the gate did not let a step start.
 	ErrGate = errors.New("the gate is closed")
 )

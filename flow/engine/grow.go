@@ -71,7 +71,7 @@ func (l *loader) loadAbsent(atom *logbook.AtomDetail) error {
 	case !ok:
 		return errors.New("the flow has no such step")
 	case atom.Kind != step.Kind():
-		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, step.Kind())
+		return fmt.Errorf("it is recorded as a %s, but the flow has a %s of this name", atom.Kind, step.Kind())
 	case atom.State != logbook.AtomPending && atom.State != logbook.AtomReverted && atom.State != logbook.AtomIgnored:
 		return fmt.Errorf("it is %s, and the list of its loop has no such element", atom.State)
 	}

@@ -167,7 +167,7 @@ func (w *correction) objection(i *logbook.Intervention) string {
 	case !ok && inEach:
 		return fmt.Sprintf("the loop %q has no list yet, and may have no such element; repeat the intervention when the loop has started, or rerun the loop", opening)
 	case !ok:
-		return "the flow's present definition has no such step; `conductord flow show` lists the steps"
+		return "the flow's current definition has no such step; `conductord flow show` lists the steps"
 	case i.Kind != logbook.InterveneComplete:
 		return ""
 	case w.plan.Step(step).Kind() != logbook.KindTask:

@@ -61,7 +61,7 @@ func TestJoinsBehindIgnoredFailures(t *testing.T) {
 // TestPathsIntoJoins: the path applies to the value of whichever step ran. If it leads nowhere, the
 // failure says why.
 func TestPathsIntoJoins(t *testing.T) {
-	for taken, want := range map[bool]string{true: "", false: `its argument "x" cannot be had: there is no "v.x": "v" is a list`} {
+	for taken, want := range map[bool]string{true: "", false: `its argument "x" has no value: there is no "v.x": "v" is a list`} {
 		root := flow.Graph("f", gives("a", "1"), gives("b", `{"x":"of b"}`, flow.Provides("v")), gives("c", "[]", flow.Provides("v")),
 			flow.NewStep("d", itself{}, flow.Requires("x"), flow.Rebind(map[string]string{"x": "v.x"}), flow.Provides("shown"))).
 			Link("a", "b", flow.Decide("taken", func(logbook.Values) (bool, error) { return taken, nil })).Link("b", "c", flow.Otherwise())

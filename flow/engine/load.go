@@ -107,7 +107,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	}
 	switch {
 	case atom.Kind != l.plan.Step(step).Kind():
-		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, l.plan.Step(step).Kind())
+		return fmt.Errorf("it is recorded as a %s, but the flow has a %s of this name", atom.Kind, l.plan.Step(step).Kind())
 	case l.vertices[step].record != unrecorded:
 		return errors.New("it is recorded twice")
 	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored || atom.FailureIgnored()):
@@ -209,7 +209,7 @@ func (h *history) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, co
 		return fmt.Errorf("there is no action %q", attempt.Action)
 	}
 	if attempt.Number != *number+1 {
-		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
+		return fmt.Errorf("%s %d follows %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
 	if attempt.Action == logbook.ActionReset {
 		*h = history{executions: h.executions, reverts: h.reverts, round: h.round + 1}

@@ -165,9 +165,9 @@ func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values
 	case err != nil:
 		return detail, nil, fmt.Errorf("cannot continue flow %s: %w", l.Flow, err)
 	case store != nil && !maps.EqualFunc(store, detail.Store, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }):
-		return detail, nil, fmt.Errorf("cannot continue flow %s: %w: it started with another store", l.Flow, logbook.ErrConflict)
+		return detail, nil, fmt.Errorf("cannot continue flow %s: %w: the flow started with a different store", l.Flow, logbook.ErrConflict)
 	case len(l.Targets) > 0 && !slices.Equal(l.Targets, detail.Targets):
-		return detail, nil, fmt.Errorf("cannot continue flow %s: %w: it started with other targets", l.Flow, logbook.ErrConflict)
+		return detail, nil, fmt.Errorf("cannot continue flow %s: %w: the flow started with different targets", l.Flow, logbook.ErrConflict)
 	}
 	plan, err := flow.Compilation{Limits: l.Limits, Inputs: slices.Sorted(maps.Keys(detail.Store)), Targets: detail.Targets}.Compile(root)
 	if err != nil {

@@ -60,9 +60,9 @@ func (w *correction) objectionOfPoint(detail *logbook.FlowDetail, i *logbook.Int
 		switch {
 		case !found || !w.plan.Step(step).PointOfNoReturn() || !atom.Stands():
 		case i.Kind != logbook.InterveneRerun:
-			return fmt.Sprintf("step %q is a point of no return and has succeeded; complete, or rerun from a step behind it", atom.Name)
+			return fmt.Sprintf("step %q is a point of no return and has succeeded; complete a step, or rerun from a later step", atom.Name)
 		case again[step] && i.Step != atom.Name:
-			return fmt.Sprintf("step %q is a point of no return, has succeeded, and would run again; complete, or rerun from a step behind it", atom.Name)
+			return fmt.Sprintf("step %q is a point of no return, has succeeded, and would run again; complete a step, or rerun from a later step", atom.Name)
 		}
 	}
 	return ""

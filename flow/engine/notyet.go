@@ -19,10 +19,10 @@ func (f *facts) refusal(step int, attempt *logbook.Attempt, now time.Time) *logb
 	s := f.plan.Step(step)
 	if s.AtMostOnce() && attempt.Action == logbook.ActionExecute {
 		return &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
-			Message: "it says \"not yet\", and must not be started twice, so that it cannot be asked again"}
+			Message: "it returned \"not yet\", but it must not be started twice, so it cannot run again"}
 	}
 	if end, bounded := f.askedUntil(step, attempt, now); bounded && !end.After(now) {
-		return &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("it still says \"not yet\" after %s", s.WaitAtMost())}
+		return &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("it still returned \"not yet\" after %s", s.WaitAtMost())}
 	}
 	return nil
 }

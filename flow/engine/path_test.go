@@ -41,9 +41,9 @@ func TestInnerValues(t *testing.T) {
 		{"beside names with dots", shows("s", flow.Requires("who"), who("dotted.other")), `{"who":1}`, ""},
 		{"optional", shows("s", flow.Optional("who"), who("order.none.0")), `{}`, ""},
 		{"required", shows("s", flow.Requires("who"), who("order.items.2.price")), "",
-			`its argument "who" cannot be had: there is no "order.items.2.price": "order.items" is a list`},
+			`its argument "who" has no value: there is no "order.items.2.price": "order.items" is a list`},
 		{"under a secret", shows("s", flow.Requires("who"), who("login.password.secret")), "",
-			`its argument "who" cannot be had: there is no "login.password.secret": "login.password" is a secret`},
+			`its argument "who" has no value: there is no "login.password.secret": "login.password" is a secret`},
 		{"of an injected value", shows("s", flow.Requires("who"), who("order.none"), flow.Inject(map[string]any{"who": 1})), `{"who":1}`, ""},
 		{"an each over a list", flow.Linear("f", flow.Each("e", "order.items", "item",
 			gives("b", `1`, flow.Provides("y")), flow.Gather("y", "ys")), shows("s", flow.Requires("ys"))), `{"ys":[1,1]}`, ""},
@@ -58,7 +58,7 @@ func TestInnerValues(t *testing.T) {
 			flow.ParameterizedForEach("r", "order.items", flow.Provides("v"))), `{"v":{"price":3}}`, ""},
 		{"in a key", shows("s", flow.Requires("order"), flow.Concurrency("k-{order.id}", 1)), `{"order":{"id":"o1","items":[{"price":3},{"price":5}]}}`, ""},
 		{"absent in a key", shows("s", flow.Requires("order"), flow.Concurrency("k-{order.none}", 1)), "",
-			`its concurrency key cannot be made: there is no "order.none": "order" is an object`},
+			`cannot fill its concurrency key: there is no "order.none": "order" is an object`},
 		{"absent in a key, of an optional argument", shows("s", flow.Optional("order", "none"), flow.Concurrency("{none.x}{order.none}", 1)),
 			`{"order":{"id":"o1","items":[{"price":3},{"price":5}]}}`, ""},
 	} {
@@ -117,7 +117,7 @@ func TestWorkerLabels(t *testing.T) {
 		err    string
 	}{
 		{[]string{"{platform}", "zone-{order.site.zone}", "gpu", "linux"}, "[linux zone-7 gpu]", "", ""},
-		{[]string{"{order.site.town}"}, "", logbook.FailureArgument, `its worker label "{order.site.town}" cannot be made: there is no "order.site.town": "order.site" is an object`},
+		{[]string{"{order.site.town}"}, "", logbook.FailureArgument, `cannot fill its worker label "{order.site.town}": there is no "order.site.town": "order.site" is an object`},
 		{[]string{"{none}"}, "", logbook.FailureArgument, `there is no argument "none"`},
 		{[]string{"{order.empty}"}, "", logbook.FailureArgument, `worker label is invalid: empty`},
 		{[]string{"{in}"}, "", logbook.FailureSecret, `would show its argument "in", which holds a secret`},

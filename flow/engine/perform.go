@@ -111,7 +111,7 @@ func (l *loop) bound(ctx context.Context, s start, taken bool) (context.Context,
 	}
 	if !s.deadline.IsZero() {
 		if left := s.deadline.Sub(l.options.Now()); most == 0 || left < most-s.spent {
-			return context.WithTimeoutCause(ctx, left, timeUp("its deadline is over: "+step.DeadlineText()))
+			return context.WithTimeoutCause(ctx, left, timeUp("its deadline has passed: "+step.DeadlineText()))
 		}
 	}
 	if most == 0 {

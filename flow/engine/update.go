@@ -87,7 +87,7 @@ func safeObserver(observe func(Event), logger hclog.Logger) func(Event) {
 		defer func() {
 			if value := recover(); value != nil {
 				broken = true
-				logger.Error("observer panicked and is not called any more", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+				logger.Error("observer panicked; it gets no more updates", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 			}
 		}()
 		observe(event)

@@ -64,7 +64,7 @@ func (f *facts) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
 		return failure
 	}
 	return &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true, Causes: []logbook.Failure{*failure},
-		Message: "its worker was lost while it ran, and it must not be started twice"}
+		Message: "its worker was lost while the step ran, and the step must not be started twice"}
 }
 
 // spent is the time for which a worker has had the attempt that this run adopts. An attempt that

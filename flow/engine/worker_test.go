@@ -36,7 +36,7 @@ func TestAdoption(t *testing.T) {
 		{"a worker has it, and at most once", true, []flow.StepOption{flow.AtMostOnce()}, false, []*logbook.Failure{nil}, "execute 1 of w", "a success e1\n"},
 		{"the worker is lost", true, nil, false, []*logbook.Failure{lost, nil}, "execute 1 of w, execute 2 of none", "a success e1-gone e2\n"},
 		{"the worker is lost, and at most once", true, []flow.StepOption{flow.AtMostOnce()}, false, []*logbook.Failure{lost, nil}, "execute 1 of w, revert 1 of none",
-			"a reverted e1-its worker was lost while it ran, and it must not be started twice r1\n"},
+			"a reverted e1-its worker was lost while the step ran, and the step must not be started twice r1\n"},
 		{"workers are lost for ever", true, nil, false, []*logbook.Failure{lost, lost, lost, lost, lost, lost, nil},
 			"execute 1 of w, execute 2 of none, execute 3 of none, execute 4 of none, execute 5 of none, execute 6 of none, revert 1 of none",
 			"a reverted e1-gone e2-gone e3-gone e4-gone e5-gone e6-gone r1\n"},

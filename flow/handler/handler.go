@@ -341,7 +341,7 @@ func checkFile(file *os.File) error {
 func checkAccess(info fs.FileInfo) error {
 	const othersWrite = 0o022
 	if checksModes && info.Mode().Perm()&othersWrite != 0 {
-		return refuse(fmt.Sprintf("its mode %04o allows its group or everyone to write to it (run chmod go-w)", info.Mode().Perm()))
+		return refuse(fmt.Sprintf("its mode %04o allows its group or other users to write to it (run chmod go-w)", info.Mode().Perm()))
 	}
 	return checkOwner(info)
 }

@@ -97,7 +97,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "says-text", script: `echo '{"failure":"text"}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `status 1; .* is ignored: json: cannot unmarshal string`},
 		{name: "says-twice", script: `echo '{"failure":{"details":{"a":1,"a":2}}}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `is ignored: .*the key "a" twice`},
 		{name: "says-too-much", script: `printf '{"failure":{"details":{'; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf '"%s":1,' $i; done; echo '"17":1}}}'; exit 1`,
-			kind: logbook.FailureExit, code: 1, message: `status 1; its details are left out: failure details is too large: 17 values, and the limit is 16$`},
+			kind: logbook.FailureExit, code: 1, message: `status 1; its details are omitted: failure details is too large: 17 values, and the limit is 16$`},
 		{name: "says-and-succeeds", script: `echo '{"failure":{}}'`, result: `{"failure":{}}`},
 		{name: "exit-65", script: `exit 65`, kind: logbook.FailureExit, code: handler.ExitPermanent, permanent: true, message: `forbids another attempt`},
 		{name: "exit-75", script: `exit 75`, kind: logbook.FailureExit, code: handler.ExitTryAgain, message: `asks for another attempt`},

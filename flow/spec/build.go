@@ -127,7 +127,7 @@ func (d *Document) Fill(given logbook.Values, targets ...string) (logbook.Values
 	maps.Copy(store, given)
 	for _, input := range required {
 		if _, ok := store[input]; !ok {
-			return nil, &logbook.InvalidError{Field: "input " + input, Reason: fmt.Sprintf("the flow %q needs it, and it is not given", d.Name)}
+			return nil, &logbook.InvalidError{Field: "input " + input, Reason: fmt.Sprintf("the flow %q requires it, but it has no value", d.Name)}
 		}
 	}
 	return store, nil
@@ -394,6 +394,6 @@ func (absentReverter) Revert(context.Context, *flow.Call) error { return errAbse
 
 func errAbsent() error {
 	return &logbook.Failure{
-		Kind: logbook.FailureHandler, Message: "this flow was built without handlers, to be looked at only", Permanent: true,
+		Kind: logbook.FailureHandler, Message: "this flow was built without handlers, so it cannot run", Permanent: true,
 	}
 }

@@ -50,11 +50,11 @@ var notLate = map[string]string{
 	"after":              "{steps} steps run one after another, as listed",
 	"when":               "{step} has no conditions; its handler gets the cause of a failure as $cause",
 	"again":              "the flow of {step} has ended before the step runs",
-	"steps":              "{step} is one step, and no flow",
-	"flow":               "{step} is one step, and no flow",
-	"each":               "{step} is one step, and no flow",
-	"finally":            "{step} is one step, and no flow",
-	"on_error":           "{step} is one step, and no flow",
+	"steps":              "{step} must be a single step, not a flow",
+	"flow":               "{step} must be a single step, not a flow",
+	"each":               "{step} must be a single step, not a flow",
+	"finally":            "{step} must be a single step, not a flow",
+	"on_error":           "{step} must be a single step, not a flow",
 }
 
 func (r *reader) lateStep(t *table, key string) Step {

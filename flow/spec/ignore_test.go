@@ -19,7 +19,7 @@ func TestIgnoredFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/good/ignore.plan", plan.Outline())
-	const want = `[step "pages.print" is left out if step "pages.draw" fails, because it requires "pages.picture" and there is no default result]`
+	const want = `[step "pages.print" is skipped if step "pages.draw" fails, because it requires "pages.picture" and there is no default result]`
 	if got := fmt.Sprint(plan.Omissions()); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

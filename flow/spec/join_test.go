@@ -111,7 +111,7 @@ func TestJoinsOfDocuments(t *testing.T) {
 		{name: "a way", text: parcelOtherwise, depths: "all flow neighbors atom", plan: "by-road: after one.which-way; only if not (one.which-way equals true)", used: `"air"`},
 		{name: "or else the other", text: parcelOtherwise, depths: "all flow neighbors atom", store: `"by sea"`, used: `"road"`},
 		{name: "no way, and all behind it is skipped", text: parcel, depths: "all flow neighbors", store: `"by sea"`},
-		{name: "no way", text: parcel, depths: "atom", store: `"by sea"`, fails: `its argument "parcel" cannot be had: the steps by-air and by-road provide it and were skipped`},
+		{name: "no way", text: parcel, depths: "atom", store: `"by sea"`, fails: `its argument "parcel" has no value: the steps by-air and by-road provide it and were skipped`},
 	} {
 		for _, depth := range strings.Fields(row.depths) {
 			t.Run(row.name+"/"+depth, func(t *testing.T) {

@@ -350,7 +350,7 @@ func (r *reader) handler(t *table, key, otherwise string) string {
 	if err := handler.CheckName(name); err != nil {
 		reason := reasonOf(err)
 		if !t.has(key) {
-			reason = "missing, and the step's name cannot stand in for it: " + reason
+			reason = "missing, and the step's name cannot be used instead: " + reason
 		}
 		t.fault(key, "%s", reason)
 	}

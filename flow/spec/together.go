@@ -63,11 +63,11 @@ func (d *Document) conflict(added *Document, first bool) string {
 		return "it has a timeout, a deadline or a table job, which one of several flows of a job cannot have: remove them, and give the job's properties as flags"
 	}
 	if !first && d.OnChange != added.OnChange {
-		return fmt.Sprintf("its on_change is %q, and that of a flow before it %q", added.OnChange, d.OnChange)
+		return fmt.Sprintf("its on_change is %q, but an earlier flow has %q", added.OnChange, d.OnChange)
 	}
 	for _, name := range slices.Sorted(maps.Keys(added.Store)) {
 		if other, has := d.Store[name]; has && !bytes.Equal(other, added.Store[name]) {
-			return fmt.Sprintf("its default of %s is another than that of a flow before it", quoted(name))
+			return fmt.Sprintf("its default of %s differs from the default in an earlier flow", quoted(name))
 		}
 	}
 	return ""

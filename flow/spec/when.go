@@ -140,7 +140,7 @@ func (r *reader) condition(t *table, outermost bool) Condition {
 	}
 	switch {
 	case c.Input != "":
-		t.elsewhere["field"] = "write the path behind the name: input = \"order.total\""
+		t.elsewhere["field"] = "write the path after the name: input = \"order.total\""
 		t.elsewhere["failed"] = "it belongs to a condition with step"
 		t.elsewhere["failure"] = "write the failure as a value: input = \"pay.failure.kind\""
 	case c.Step == "":
@@ -153,7 +153,7 @@ func (r *reader) condition(t *table, outermost bool) Condition {
 	}
 	if !outermost {
 		t.elsewhere["name"], t.elsewhere["depth"] = "it belongs to the condition around this one", "it belongs to the condition around this one"
-		t.elsewhere["otherwise"] = "it is a condition of its own, and not part of another"
+		t.elsewhere["otherwise"] = "it must be a separate condition, not part of another condition"
 	}
 	t.rest()
 	return c

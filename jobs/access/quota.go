@@ -73,7 +73,7 @@ func (s Subject) String() string {
 func CheckSubject(l logbook.Limits, s Subject) error {
 	switch {
 	case (s.Principal == "") == (s.Boards == ""):
-		return &logbook.InvalidError{Field: "quota", Reason: "name a principal or boards, and not both"}
+		return &logbook.InvalidError{Field: "quota", Reason: "name either a principal or boards"}
 	case s.Principal != "":
 		return CheckName(l, s.Principal)
 	}
@@ -87,7 +87,7 @@ func CheckQuota(l logbook.Limits, q *Quota) error {
 	}
 	switch {
 	case q.Limits == Amounts{}:
-		return &logbook.InvalidError{Field: "quota", Reason: "limits nothing; delete a quota that is not wanted"}
+		return &logbook.InvalidError{Field: "quota", Reason: "limits nothing; to remove the quota, delete it"}
 	case q.Boards != "" && q.Limits.Sessions > 0:
 		return &logbook.InvalidError{Field: "quota sessions", Reason: "boards have no sessions; limit the sessions of a principal"}
 	case q.Boards != "" && q.Limits.Watches > 0:

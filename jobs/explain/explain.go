@@ -52,7 +52,7 @@ func Job(s *Situation) jobs.Explanation {
 	case s.Job.Claim != nil:
 		e.claimed(s)
 	case !s.Job.Deadline.IsZero() && !s.Job.Deadline.After(s.Now) && !cancelling(&s.Job):
-		e.say(jobs.CauseOverdue, "its deadline passed at %s, and the board is about to cancel it", moment(s.Job.Deadline))
+		e.say(jobs.CauseOverdue, "its deadline passed at %s; the board will cancel it soon", moment(s.Job.Deadline))
 	case s.Job.State == jobs.StateClaimable && s.Paused != nil:
 		e.boardPaused(s)
 	case s.Job.State == jobs.StateClaimable && s.Job.Reserved != nil:
@@ -64,7 +64,7 @@ func Job(s *Situation) jobs.Explanation {
 		e.kept(s)
 	}
 	if cancelling(&s.Job) && !s.Job.State.Finished() && s.Job.Claim == nil {
-		e.Text += "; it is being cancelled: the conductor that claims it reverts its flow"
+		e.Text += "; the job is being cancelled: the conductor that claims the job reverts its flow"
 	}
 	return e.Explanation
 }
@@ -103,7 +103,7 @@ func (e *explanation) trashed(s *Situation) {
 	e.say(jobs.CauseTrashed, "it is in the trash: %s", cmp.Or(s.Job.Reason, "no reason was given"))
 	e.Remedy = e.does(jobs.RemedyRetry)
 	if f := s.Job.Failure; s.Job.Flow.IsZero() && f != nil && f.Kind == logbook.FailureBuild {
-		e.Text += fmt.Sprintf("; a job of kind %q must have a flow, so a retry fails too", s.Job.Kind)
+		e.Text += fmt.Sprintf("; a job of kind %q must have a flow, so a retry would also fail", s.Job.Kind)
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyRunFlow}
 	}
 }
@@ -139,7 +139,7 @@ func (e *explanation) claimed(s *Situation) {
 		e.Text += fmt.Sprintf("; a step waits for %s; %s", what, remedy)
 	}
 	if s.Job.StopRequest != nil {
-		e.Text += fmt.Sprintf("; %s has a request to %s it", claim.Owner, s.Job.StopRequest.Kind)
+		e.Text += fmt.Sprintf("; %s has a request to %s the job", claim.Owner, s.Job.StopRequest.Kind)
 		if to := s.Job.StopRequest.To; to != "" {
 			e.Text += fmt.Sprintf(" to conductor %q", to)
 		}
@@ -158,7 +158,7 @@ func (e *explanation) claimed(s *Situation) {
 	}
 	if s.Holder != nil && s.Holder.Suspect {
 		e.Cause, e.Until, e.Remedy = jobs.CauseSuspect, s.Now.Add(s.Holder.Left), jobs.Remedy{}
-		e.Text += fmt.Sprintf("; the owner's session has been silent for %s, and the job is claimable soon after %s unless it is kept alive",
+		e.Text += fmt.Sprintf("; the owner's session has been silent for %s, and the job becomes claimable soon after %s unless the owner sends a keep-alive",
 			s.Holder.Silent.Round(time.Millisecond), moment(e.Until))
 	}
 }
@@ -166,7 +166,7 @@ func (e *explanation) claimed(s *Situation) {
 // untaken names the step that has waited longest for a worker, and the reason.
 func (e *explanation) untaken(s *Situation) {
 	first := &s.Untaken[0]
-	e.Text += fmt.Sprintf("; step %q has waited for %s, since %s, for a worker of the type %q", first.Work.Step,
+	e.Text += fmt.Sprintf("; step %q has waited %s (since %s) for a worker of the type %q", first.Work.Step,
 		max(0, s.Now.Sub(first.Since)).Round(time.Second), moment(first.Since), first.Work.Type)
 	if len(first.Work.Labels) > 0 {
 		e.Text += " with the labels " + quoted(first.Work.Labels)
@@ -189,7 +189,7 @@ func (e *explanation) untaken(s *Situation) {
 	case bound:
 		e.Text += ", which is live and does not run this type"
 	case !only.Session.IsZero():
-		e.Text += ", which has ended; no live worker of that name runs this type"
+		e.Text += ", which has ended; no live worker of this name runs this type"
 	default:
 		e.Text += ", and no live worker runs it"
 	}
@@ -220,7 +220,7 @@ func (e *explanation) kept(s *Situation) {
 			e.parked(s)
 			return
 		}
-		e.say(jobs.CauseHeld, "it was posted on hold and is not released yet")
+		e.say(jobs.CauseHeld, "it was posted with hold, and has not been released yet")
 		e.Remedy = e.does(jobs.RemedyRelease)
 	case jobs.StateDelayed:
 		e.say(jobs.CauseDelayed, "it is not due before %s", moment(s.Job.DueAt))
@@ -277,26 +277,26 @@ func (e *explanation) claimable(s *Situation) {
 	case len(able) == 0:
 		e.say(jobs.CauseNoConductor, "no live conductor takes jobs of kind %q from board %q", s.Job.Kind, s.Job.Board)
 		if s.Job.Flow.IsZero() {
-			e.Text += "; your own workers count only if they are registered"
+			e.Text += "; your own workers are included only if they are registered"
 		}
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStart}
 	case len(labelled) == 0:
-		e.say(jobs.CauseLabels, "%s; it needs %s", lackText(able, &s.Job), quoted(s.Job.Labels))
+		e.say(jobs.CauseLabels, "%s; the job needs %s", lackText(able, &s.Job), quoted(s.Job.Labels))
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyOfferLabels}
 	case len(willing) == 0:
 		e.drained(s, labelled)
 	case len(free) == 0:
-		e.say(jobs.CauseFull, "%s, and %s before it",
+		e.say(jobs.CauseFull, "%s, and %s before this job",
 			plural(len(willing), "conductor is at its limit of jobs", "conductors are at their limits of jobs"), ahead(s.Ahead))
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyAddCapacity}
 		if s.Ahead > 0 {
 			e.goFirst(s)
 		}
 	case s.Ahead > 0:
-		e.say(jobs.CauseBehind, "%s before it", ahead(s.Ahead))
+		e.say(jobs.CauseBehind, "%s before this job", ahead(s.Ahead))
 		e.goFirst(s)
 	default:
-		e.say(jobs.CauseReady, "it is the next of its kind: a conductor is about to claim it")
+		e.say(jobs.CauseReady, "it is the next job of its kind: a conductor will claim it soon")
 	}
 }
 
@@ -337,7 +337,7 @@ func lackText(conductors []jobs.Entity, j *jobs.Job) string {
 	nearest := slices.MinFunc(conductors, func(a, b jobs.Entity) int {
 		return cmp.Or(cmp.Compare(len(a.Lacks(j)), len(b.Lacks(j))), cmp.Compare(a.Name, b.Name))
 	})
-	return fmt.Sprintf("no live conductor offers all its labels (the nearest, %s, lacks %s)", nearest.Name, quoted(nearest.Lacks(j)))
+	return fmt.Sprintf("no live conductor offers all labels of the job (the closest, %s, lacks %s)", nearest.Name, quoted(nearest.Lacks(j)))
 }
 
 func quoted(words []string) string {

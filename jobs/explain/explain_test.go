@@ -64,7 +64,7 @@ func TestExplain(t *testing.T) {
 			jobs.CauseTrashed, "it is in the trash: cannot be built", "retry_job ID"},
 		{"trashed, of a kind that needs a flow", func(s *explain.Situation) {
 			s.Job.State, s.Job.Flow, s.Job.Failure = jobs.StateTrashed, logbook.FlowID{}, &logbook.Failure{Kind: logbook.FailureBuild}
-		}, jobs.CauseTrashed, `a job of kind "k" must have a flow, so a retry fails too`, "run_flow"},
+		}, jobs.CauseTrashed, `a job of kind "k" must have a flow, so a retry would also fail`, "run_flow"},
 		{"claimed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 		}, jobs.CauseClaimed, "c1 claimed it at 2030-01-02T12:00:00Z, with token 1-7", "show_flow"},
@@ -78,11 +78,11 @@ func TestExplain(t *testing.T) {
 		{"held by a silent session", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 			s.Holder = &jobs.HeldClaim{Left: 2 * time.Second, Silent: 3 * time.Second, Suspect: true}
-		}, jobs.CauseSuspect, "the owner's session has been silent for 3s, and the job is claimable soon after 2030-01-02T12:00:02Z", ""},
+		}, jobs.CauseSuspect, "the owner's session has been silent for 3s, and the job becomes claimable soon after 2030-01-02T12:00:02Z", ""},
 		{"overdue", func(s *explain.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline passed at 2030-01-02T12:00:00Z", ""},
 		{"to be undone after its deadline", func(s *explain.Situation) {
 			s.Job.Deadline, s.Job.StopRequest = noon, by(jobs.RequestCancel)
-		}, jobs.CauseReady, "it is being cancelled: the conductor that claims it reverts its flow", ""},
+		}, jobs.CauseReady, "the job is being cancelled: the conductor that claims the job reverts its flow", ""},
 		{"suspended", func(s *explain.Situation) {
 			s.Job.State, s.Job.StopRequest = jobs.StateSuspended, by(jobs.RequestSuspend)
 		},
@@ -122,10 +122,10 @@ func TestExplain(t *testing.T) {
 			s.Job.StopRequest.To, s.Job.Flow = "worker-2", logbook.FlowID{}
 		}, jobs.CauseClaimed, `has a request to transfer it to conductor "worker-2"`, ""},
 		{"a step waits for a worker", func(s *explain.Situation) { untaken(s, steps.Only{}) },
-			jobs.CauseClaimed, `step "cut" has waited for 1m0s, since 2030-01-02T11:59:00Z, for a worker of the type "film" with the labels "gpu", and no live worker runs it`, "start_worker film gpu"},
+			jobs.CauseClaimed, `step "cut" has waited 1m0s (since 2030-01-02T11:59:00Z) for a worker of the type "film" with the labels "gpu", and no live worker runs it`, "start_worker film gpu"},
 		{"for the worker of another step", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w2", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
-		}, jobs.CauseClaimed, `same_worker_as binds it to worker "w1", session ` + sessionA.String() + `, which has ended; no live worker of that name runs this type`, "start_worker film gpu w1"},
+		}, jobs.CauseClaimed, `same_worker_as binds it to worker "w1", session ` + sessionA.String() + `, which has ended; no live worker of this name runs this type`, "start_worker film gpu w1"},
 		{"that one is busy", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
 		}, jobs.CauseClaimed, `, and 1 worker is at its limit of steps`, "show_flow"},
@@ -143,7 +143,7 @@ func TestExplain(t *testing.T) {
 		{"none of the kind", func(s *explain.Situation) { s.Job.Kind = "m" }, jobs.CauseNoConductor, `kind "m"`, "start_conductor"},
 		{"none of the board", func(s *explain.Situation) { s.Job.Board = "night" }, jobs.CauseNoConductor, `board "night"`, "start_conductor"},
 		{"workers are not seen", func(s *explain.Situation) { s.Conductors, s.Job.Flow = nil, logbook.FlowID{} },
-			jobs.CauseNoConductor, "your own workers count only if they are registered", "start_conductor"},
+			jobs.CauseNoConductor, "your own workers are included only if they are registered", "start_conductor"},
 		{"labels", func(s *explain.Situation) { s.Job.Labels = []string{"big", "gpu"} },
 			jobs.CauseLabels, `(the nearest, c1, lacks "big"); it needs "big", "gpu"`, "offer_labels"},
 		{"drained", func(s *explain.Situation) {
@@ -161,15 +161,15 @@ func TestExplain(t *testing.T) {
 			s.Drains = map[string]jobs.Drain{"c1": {At: noon}}
 		}, jobs.CauseReady, "the next of its kind", ""},
 		{"full", func(s *explain.Situation) { s.Claims = map[jobs.SessionID]int{sessionA: 2, sessionB: 1}; s.Ahead = 1 },
-			jobs.CauseFull, "2 conductors are at their limits of jobs, and 1 job comes before it", "reprioritise_job ID"},
+			jobs.CauseFull, "2 conductors are at their limits of jobs, and 1 job comes before this job", "reprioritise_job ID"},
 		{"those with the labels are full", func(s *explain.Situation) {
 			s.Job.Labels, s.Claims = []string{"gpu"}, map[jobs.SessionID]int{sessionA: 2}
-		}, jobs.CauseFull, "1 conductor is at its limit of jobs, and no job comes before it", "add_capacity"},
-		{"behind", func(s *explain.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before it", "reprioritise_job ID very-high"},
+		}, jobs.CauseFull, "1 conductor is at its limit of jobs, and no job comes before this job", "add_capacity"},
+		{"behind", func(s *explain.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before this job", "reprioritise_job ID very-high"},
 		{"behind a high one", func(s *explain.Situation) { s.Ahead, s.First = 1, jobs.VeryHigh },
-			jobs.CauseBehind, "1 job comes before it", "reprioritise_job ID 201"},
+			jobs.CauseBehind, "1 job comes before this job", "reprioritise_job ID 201"},
 		{"behind the highest", func(s *explain.Situation) { s.Ahead, s.First = 1, math.MaxInt32 }, jobs.CauseBehind, "1 job comes", ""},
-		{"far behind", func(s *explain.Situation) { s.Ahead = explain.MaxAhead }, jobs.CauseBehind, "at least 1000 come before it", "reprioritise_job ID"},
+		{"far behind", func(s *explain.Situation) { s.Ahead = explain.MaxAhead }, jobs.CauseBehind, "at least 1000 come before this job", "reprioritise_job ID"},
 		{"ready", func(*explain.Situation) {}, jobs.CauseReady, "the next of its kind", ""},
 	}
 	seen := map[jobs.Cause]bool{}

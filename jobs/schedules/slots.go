@@ -189,13 +189,13 @@ func checkPolicies(s *Schedule) error {
 	case m.Policy != "" && m.Policy != MissedNone && m.Policy != MissedLast && m.Policy != MissedWindow:
 		return &logbook.InvalidError{Field: "schedule missed", Reason: fmt.Sprintf("%.64q is not none, last or window", m.Policy)}
 	case m.Last < 0 || (m.Last > 0 && m.Policy != "" && m.Policy != MissedLast):
-		return &logbook.InvalidError{Field: "schedule missed_last", Reason: "negative, or set beside another policy than last"}
+		return &logbook.InvalidError{Field: "schedule missed_last", Reason: "negative, or set with a policy other than last"}
 	case m.Last > MaxCatchUp:
 		return &logbook.LimitError{Field: "schedule missed_last", Limit: MaxCatchUp, Size: int64(m.Last), Unit: "slots"}
 	case m.Policy == MissedWindow && (m.Window <= 0 || m.Window > MaxMissedWindow):
 		return &logbook.InvalidError{Field: "schedule missed_window", Reason: fmt.Sprintf("%s is not between 0s and %s", m.Window, MaxMissedWindow)}
 	case m.Policy != MissedWindow && m.Window != 0:
-		return &logbook.InvalidError{Field: "schedule missed_window", Reason: "set beside another policy than window"}
+		return &logbook.InvalidError{Field: "schedule missed_window", Reason: "set with a policy other than window"}
 	}
 	return nil
 }

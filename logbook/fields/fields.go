@@ -27,7 +27,7 @@ func CheckSchema(schema json.RawMessage) error {
 func Check(schema, answers json.RawMessage) error {
 	if len(schema) == 0 {
 		if len(answers) > 0 {
-			return &logbook.InvalidError{Field: "decision answers", Reason: "set, but the approval has no fields; leave the answers out"}
+			return &logbook.InvalidError{Field: "decision answers", Reason: "set, but the approval has no fields; omit the answers"}
 		}
 		return nil
 	}

@@ -59,7 +59,7 @@ func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
 		commit:           histogram("commit_duration_seconds", "Time from the proposal of a log entry until it is committed and applied, on the leader.", latencies),
 		logWrite:         histogram("log_write_duration_seconds", "Time that the disk took to acknowledge a write of this node's raft log, fsync included.", latencies),
 		snapshotHold:     histogram("snapshot_hold_duration_seconds", "Time for which the start of a snapshot delayed the application of entries.", latencies),
-		readRounds:       counter("read_rounds_total", "Rounds of term questions that served reads and keep-alives."),
+		readRounds:       counter("read_rounds_total", "Rounds of term checks for reads and keep-alives."),
 		forwarded:        counter("forwarded_calls_total", "Calls that this node forwarded to the leader."),
 		expiriesDeferred: counter("session_expiries_deferred_total", "Pauses of this node as the leader, after which it gave all sessions a full TTL."),
 		posted:           counter("jobs_posted_total", "Jobs whose posting this node applied as the leader."),
@@ -130,11 +130,11 @@ func (n *Node) registerGauges() {
 		{"state_size_bytes", "Size of the file of this node's state.", func() float64 { bytes, _, _ := n.machine.Space(); return float64(bytes) }},
 		{"proposals_waiting", "Proposals in the leader's queue.", func() float64 { return float64(n.proposer.Load().Waiting) }},
 		{"proposals_waiting_bytes", "Size of the proposals in the leader's queue.", func() float64 { return float64(n.proposer.Load().Bytes) }},
-		{"proposals_limit_bytes", "Size of waiting proposals from which on the leader refuses more.", func() float64 { return float64(o.Memory / proposalShare) }},
+		{"proposals_limit_bytes", "Maximum size of the proposals in the queue; above it, the leader refuses proposals.", func() float64 { return float64(o.Memory / proposalShare) }},
 		{"entries_in_flight", "Log entries that were proposed and are not applied yet.", func() float64 { return float64(n.proposer.Load().InFlight) }},
-		{"schedule_overdue_seconds", "How long the earliest slot has been due that is not decided yet; 0 if none is.", func() float64 { return overdue(n.machine.NextSlot(), n.clock.AnswerTime()) }},
-		{"backup_age_seconds", "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.", n.cluster.Schedule.Age},
-		{"certificate_expiry_timestamp_seconds", "When the first of this node's certificates expires, in Unix time; 0 without TLS.", func() float64 {
+		{"schedule_overdue_seconds", "Time since the earliest undecided slot became due; 0 if there is none.", func() float64 { return overdue(n.machine.NextSlot(), n.clock.AnswerTime()) }},
+		{"backup_age_seconds", "Time since the newest scheduled backup of this node, or since the start of the node if there is no backup; 0 without scheduled backups.", n.cluster.Schedule.Age},
+		{"certificate_expiry_timestamp_seconds", "Unix time at which the first of this node's certificates expires; 0 without TLS.", func() float64 {
 			if o.Credentials == nil {
 				return 0
 			}

@@ -47,7 +47,7 @@ class NotYet(Exception):
     """Raise it to run the step again after some seconds, by any worker."""
 
     def __init__(self, seconds: float, details: Any = None):
-        super().__init__("not yet: ask again in %g s" % seconds)
+        super().__init__("not yet: run again in %g s" % seconds)
         if not 0 < seconds <= MAX_WAIT:
             raise ValueError("seconds is %r; it must be above 0, and at most %d" % (seconds, MAX_WAIT))
         self.seconds, self.details = seconds, details

@@ -172,7 +172,7 @@ export class Failure extends Error {
 /** Throw it to run the step again after these milliseconds, by any worker, without counting an attempt. */
 export class NotYet extends Error {
 	constructor(readonly after: number, readonly details?: Json) {
-		super(`not yet: ask again in ${after} ms`);
+		super(`not yet: run again in ${after} ms`);
 		this.name = "NotYet";
 	}
 }

@@ -177,7 +177,7 @@ func (r *Relay) tell() {
 // of the logger is ignored.
 func (r *Relay) report(failed Listener, value any) {
 	defer func() { _ = recover() }()
-	r.logger.Error("listener failed and is not called any more", "listener", fmt.Sprintf("%T", failed),
+	r.logger.Error("listener failed; it gets no more events", "listener", fmt.Sprintf("%T", failed),
 		"panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 }
 

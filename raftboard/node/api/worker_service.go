@@ -546,9 +546,9 @@ func (s *workerService) recorded(ctx context.Context, worker jobs.SessionID, o *
 	case o.Done && (attempt.Failure != nil) == (o.Failure != nil):
 		return true, nil
 	case !o.Done:
-		refused = "the attempt is over"
+		refused = "the attempt has ended"
 	default:
-		refused = "it has ended in another way"
+		refused = "the attempt has ended with a different outcome"
 	}
 	return false, fmt.Errorf("cannot report %s: %w: %s", o.ID, jobs.ErrFenced, refused)
 }

@@ -30,7 +30,7 @@ type refusals struct {
 
 func newRefusals(registry *prometheus.Registry) *refusals {
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "conductord_refused_calls_total", Help: "Calls of callers that are not known, and calls that their callers may not make.",
+		Name: "conductord_refused_calls_total", Help: "Refused calls: the caller was unknown, or lacked permission.",
 	}, []string{"reason"})
 	registry.MustRegister(counts)
 	return &refusals{

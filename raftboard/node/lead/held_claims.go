@@ -122,9 +122,9 @@ func (t *Tasks) takeClaimsOnce(ctx context.Context) error {
 			if err != nil || mayWork(session.Principal, held.Board) {
 				continue // an ended session has no claims
 			}
-			t.Logger.Info("claim released", "job", held.Job, "board", held.Board, "principal", session.Principal, "reason", "the principal may no longer work on the board")
+			t.Logger.Info("claim released", "job", held.Job, "board", held.Board, "principal", session.Principal, "reason", "the principal has lost the permission to work on the board")
 			commands = append(commands, GiveBack(held.Job.String(), held.Claim.Token, t.Timings.CoolDown,
-				fmt.Sprintf("principal %q may no longer work on board %q", session.Principal, held.Board)))
+				fmt.Sprintf("principal %q has lost the permission to work on board %q", session.Principal, held.Board)))
 		}
 		if len(commands) > 0 {
 			if _, _, err := t.Proposer.Propose(ctx, commands...); err != nil {

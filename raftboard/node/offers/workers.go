@@ -112,7 +112,7 @@ func (w *stepWorkers) judge(session jobs.SessionID, o *Offer, outcome *steps.Out
 	case k == nil || !outcome.Done || outcome.NotYet > 0:
 	case outcome.Failure == nil:
 		if r := w.records[k.pull.identity()]; r != nil && !r.aside.IsZero() {
-			w.logger.Info("worker no longer set aside", "worker", k.pull.Worker.Name, "session", session)
+			w.logger.Info("worker gets steps again", "worker", k.pull.Worker.Name, "session", session)
 		}
 		delete(w.records, k.pull.identity())
 	case !outcome.Failure.Permanent && !o.Offer.Stop:
