@@ -69,7 +69,7 @@ func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 	case j.State.Finished():
 		return fmt.Errorf("cannot change job %s: %w: the job is %s", j.ID, jobs.ErrConflict, j.State)
 	case j.isUnder(jobs.RequestCancel) && delayed:
-		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
+		return fmt.Errorf("cannot change the earliest start of job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	case j.isUnder(jobs.RequestCancel) && moved:
 		return fmt.Errorf("cannot change the deadline of job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	case !moved || c.NoDeadline:

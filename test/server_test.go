@@ -66,13 +66,13 @@ func TestRefusals(t *testing.T) {
 	t.Run("another cluster id than all others have", func(t *testing.T) {
 		first.Kill()
 		defer restart(t, first)
-		refuses(t, 1, `every other node refuses this one.*belongs to cluster "other"`,
+		refuses(t, 1, `every other node refuses this node.*belongs to cluster "other"`,
 			"server", "--config", first.Config, "--cluster-id", "other", "--data-dir", filepath.Join(t.TempDir(), "new"), "--init")
 	})
 	t.Run("a node made anew after its disk was lost", func(t *testing.T) {
 		first.Kill()
 		defer restart(t, first)
-		refuses(t, 1, `every other node refuses this one.*has lost its disk`,
+		refuses(t, 1, `every other node refuses this node.*has lost its disk`,
 			"server", "--config", first.Config, "--data-dir", filepath.Join(t.TempDir(), "new"), "--init")
 	})
 	t.Run("a lost log behind an identity", func(t *testing.T) {

@@ -161,7 +161,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 func (v *vertex) checkVersion(atom *logbook.AtomDetail, step *flow.Step, past attemptSummary) error {
 	if atom.Version != step.Version() {
 		if v.record = outdated; past.runs > 0 {
-			return fmt.Errorf("it started with version %q of the step, and the definition here has version %q", atom.Version, step.Version())
+			return fmt.Errorf("it started with version %q of the step, but the current definition has version %q", atom.Version, step.Version())
 		}
 	}
 	return nil

@@ -223,7 +223,7 @@ func TestWipedNodeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened, err := node.Open(c.options[2])
-	if err == nil || !strings.Contains(err.Error(), "every other node refuses this one") || !strings.Contains(err.Error(), "lost its disk") {
+	if err == nil || !strings.Contains(err.Error(), "every other node refuses this node") || !strings.Contains(err.Error(), "lost its disk") {
 		t.Errorf("got %v", err)
 	}
 	if opened != nil {

@@ -34,7 +34,7 @@ func (s *Submitter) checkAnswers(c *conductordv1.Command) error {
 		given.Wait = approval.Wait.Number
 	}
 	if given.GetWait() != approval.Wait.Number {
-		return fmt.Errorf("cannot decide: %w: step %q waits anew since you read the approval: read it again, and then decide", jobs.ErrConflict, approval.Step)
+		return fmt.Errorf("cannot decide: %w: step %q waits for a new approval since you read this one: read the approval again, and then decide", jobs.ErrConflict, approval.Step)
 	}
 	given.Step = approval.Step
 	if c.GetOverride() != nil && len(given.GetAnswers().GetJson()) == 0 {

@@ -120,7 +120,7 @@ func (t *Tasks) serve(ctx context.Context) {
 // serves only afterwards. When the command is applied, the node has all entries of earlier leaders.
 func (t *Tasks) begin(ctx context.Context) (*Leadership, error) {
 	if err := t.Rounds.Start(ctx, t.Machine.Time()); err != nil {
-		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
+		return nil, fmt.Errorf("cannot get the time from a majority: %w", err)
 	}
 	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
 		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: t.Node},

@@ -353,7 +353,7 @@ func (m *Members) RefusedByAll() error {
 		return nil
 	}
 	slices.Sort(reasons)
-	return fmt.Errorf("every other node refuses this one: %s", strings.Join(reasons, "; "))
+	return fmt.Errorf("every other node refuses this node: %s", strings.Join(reasons, "; "))
 }
 
 func (m *Members) hasAgreed(peer string) bool {
