@@ -133,7 +133,7 @@ func (c *compiler) surveyAgain(step *Step, path []Node) {
 	case len(path) > 1:
 		c.fault(ErrInvalid, "step %q continues the job, and is in %s: only the whole flow can continue, so move the step to %s", step.name, quoted(path[len(path)-1]), quoted(root))
 	case root.each != nil || root.selects:
-		c.fault(ErrInvalid, "step %q continues the job, but %s does not need all its members: put this flow into a new outer flow, and move the step there", step.name, quoted(root))
+		c.fault(ErrInvalid, "step %q continues the job, but %s does not need all members: put this flow into a new outer flow, and move the step there", step.name, quoted(root))
 	case c.continues != "":
 		c.fault(ErrInvalid, "steps %q and %q both continue the job; a flow has one such step", c.continues, step.name)
 	default:

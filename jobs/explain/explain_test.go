@@ -74,7 +74,7 @@ func TestExplain(t *testing.T) {
 		{"claimed under an order", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestCancel)
 			s.Job.Flow = logbook.FlowID{}
-		}, jobs.CauseClaimed, "; c1 has a request to cancel it", ""},
+		}, jobs.CauseClaimed, "; c1 has a request to cancel the job", ""},
 		{"held by a silent session", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 			s.Holder = &jobs.HeldClaim{Left: 2 * time.Second, Silent: 3 * time.Second, Suspect: true}
@@ -93,7 +93,7 @@ func TestExplain(t *testing.T) {
 		{"parked, and not reverted", func(s *explain.Situation) {
 			s.Flow, s.Job.State, s.Job.Parked, s.Job.Attempted, s.Job.Flow = logbook.FlowFailure, jobs.StateHeld, true, jobs.OutcomeFailed, itsFlow
 		}, jobs.CauseParked, "its flow could not be reverted", "retry_revert " + itsFlow.String()},
-		{"held", func(s *explain.Situation) { s.Job.State = jobs.StateHeld }, jobs.CauseHeld, "posted on hold", "release_job ID"},
+		{"held", func(s *explain.Situation) { s.Job.State = jobs.StateHeld }, jobs.CauseHeld, "posted with hold", "release_job ID"},
 		{"delayed", func(s *explain.Situation) { s.Job.State, s.Job.DueAt = jobs.StateDelayed, noon.Add(time.Hour) },
 			jobs.CauseDelayed, "not due before 2030-01-02T13:00:00Z", "make_job_due ID"},
 		{"cooling", func(s *explain.Situation) {
@@ -120,7 +120,7 @@ func TestExplain(t *testing.T) {
 		{"claimed, and to be transferred", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestTransfer)
 			s.Job.StopRequest.To, s.Job.Flow = "worker-2", logbook.FlowID{}
-		}, jobs.CauseClaimed, `has a request to transfer it to conductor "worker-2"`, ""},
+		}, jobs.CauseClaimed, `has a request to transfer the job to conductor "worker-2"`, ""},
 		{"a step waits for a worker", func(s *explain.Situation) { untaken(s, steps.Only{}) },
 			jobs.CauseClaimed, `step "cut" has waited 1m0s (since 2030-01-02T11:59:00Z) for a worker of the type "film" with the labels "gpu", and no live worker runs it`, "start_worker film gpu"},
 		{"for the worker of another step", func(s *explain.Situation) {
@@ -145,7 +145,7 @@ func TestExplain(t *testing.T) {
 		{"workers are not seen", func(s *explain.Situation) { s.Conductors, s.Job.Flow = nil, logbook.FlowID{} },
 			jobs.CauseNoConductor, "your own workers are included only if they are registered", "start_conductor"},
 		{"labels", func(s *explain.Situation) { s.Job.Labels = []string{"big", "gpu"} },
-			jobs.CauseLabels, `(the nearest, c1, lacks "big"); it needs "big", "gpu"`, "offer_labels"},
+			jobs.CauseLabels, `(the closest, c1, lacks "big"); the job needs "big", "gpu"`, "offer_labels"},
 		{"drained", func(s *explain.Situation) {
 			s.Drains = map[string]jobs.Drain{"c1": {By: "ann", Reason: "a new kernel", At: noon}, "c2": {By: "bob", At: noon.Add(-time.Hour)}}
 			s.Ahead = 3
@@ -159,7 +159,7 @@ func TestExplain(t *testing.T) {
 		}, jobs.CauseFull, "1 conductor is at its limit of jobs", "add_capacity"},
 		{"one of two is drained", func(s *explain.Situation) {
 			s.Drains = map[string]jobs.Drain{"c1": {At: noon}}
-		}, jobs.CauseReady, "the next of its kind", ""},
+		}, jobs.CauseReady, "the next job of its kind", ""},
 		{"full", func(s *explain.Situation) { s.Claims = map[jobs.SessionID]int{sessionA: 2, sessionB: 1}; s.Ahead = 1 },
 			jobs.CauseFull, "2 conductors are at their limits of jobs, and 1 job comes before this job", "reprioritise_job ID"},
 		{"those with the labels are full", func(s *explain.Situation) {
@@ -170,7 +170,7 @@ func TestExplain(t *testing.T) {
 			jobs.CauseBehind, "1 job comes before this job", "reprioritise_job ID 201"},
 		{"behind the highest", func(s *explain.Situation) { s.Ahead, s.First = 1, math.MaxInt32 }, jobs.CauseBehind, "1 job comes", ""},
 		{"far behind", func(s *explain.Situation) { s.Ahead = explain.MaxAhead }, jobs.CauseBehind, "at least 1000 come before this job", "reprioritise_job ID"},
-		{"ready", func(*explain.Situation) {}, jobs.CauseReady, "the next of its kind", ""},
+		{"ready", func(*explain.Situation) {}, jobs.CauseReady, "the next job of its kind", ""},
 	}
 	seen := map[jobs.Cause]bool{}
 	for _, row := range rows {
