@@ -96,7 +96,7 @@ func (a *auditor) inTurn(turns *flow.Turns) {
 		for step := turn.Steps.First; step < turn.Steps.End; step++ {
 			state := a.atoms[step].state
 			begun = begun || state != logbook.AtomPending
-			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored || a.atoms[step].ignored)
+			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored || a.atoms[step].ignored || a.isMissing(step))
 			reverting = reverting || state == logbook.AtomReverting
 			undone = undone || state == logbook.AtomReverted || state == logbook.AtomRevertFailure
 		}

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -45,6 +46,7 @@ type drawing struct {
 	walls    bool // some retry answers otherwise than its neighbours
 	late     bool // some step waits for its deadline
 	holds    bool // some failure holds the flow
+	uneven   bool // some wait fails a number of times in all rounds together
 	tolerant bool // the node that is drawn is in an each whose elements may fail
 	notes    []string
 	also     string   // what the next step provides besides
@@ -69,6 +71,9 @@ func (d *drawing) oneIn(n int, label string) bool {
 
 func (d *drawing) node(name string, depth int) flow.Node {
 	if name != "f" && (depth == 0 || d.steps >= maxDrawnSteps || rapid.IntRange(0, 2).Draw(d.rt, "leaf of "+name) == 0) {
+		if d.oneIn(6, "wait") {
+			return d.wait()
+		}
 		return d.step()
 	}
 	if depth > 0 && d.steps+4 <= maxDrawnSteps && d.oneIn(10, "join of "+name) {
@@ -598,6 +603,11 @@ type actors struct {
 	omits   bool            // some failure is ignored without a default: steps can lack a value
 	early   map[string]bool // steps that may begin before their mark
 	faults  []error
+
+	waits   map[string]*drawnWait   // by step
+	series  int                     // the number of the present series: messages of earlier ones are not given
+	signals chan engine.TakenSignal // of the present run; nil: none
+	hurry   chan struct{}           // a wait has taken a signal
 
 	ranAhead atomic.Bool // some step that is repeatable
 }

@@ -96,6 +96,8 @@ var least = map[string]int{
 	"failure is ignored": 100, "ends with an ignored failure": 10, "elements may fail": 30,
 	"on_error": 100, "on_error step runs": 20, "on_error step runs before a hold": 5,
 	"finally": 100, "finally takes a result": 20, "finally step runs forwards": 20, "finally step runs in an undo": 20,
+	"signal": 30, "approval": 12, "sleep": 20, "did not know a signal": 2, "wait ends at its limit": 9, "wait ends with a signal": 3, "wait ends with an approval": 1,
+	"wait fails: approval.rejected": 1, "wait fails: signal.rejected": 2, "wait fails: timeout": 3,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -148,7 +150,7 @@ type trial struct {
 }
 
 func drawCase(rt *rapid.T) *trial {
-	d := &drawing{rt: rt, world: &actors{}, features: make(map[string]bool), elements: make(map[string]int), counts: make(map[string]int)}
+	d := &drawing{rt: rt, world: &actors{waits: make(map[string]*drawnWait)}, features: make(map[string]bool), elements: make(map[string]int), counts: make(map[string]int)}
 	root := d.node("f", 3)
 	undoLast := rapid.Bool().Draw(rt, "undo last")
 	if f, is := root.(*flow.Flow); is && undoLast {
@@ -232,8 +234,12 @@ type finish struct {
 // series runs a flow until it ends, with a mishap in each of the first runs.
 func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	w := c.world
+	w.mu.Lock()
+	w.series, w.signals, w.hurry = w.series+1, nil, make(chan struct{}, 1)
 	w.journal, w.begun, w.effects, w.running = newJournal(newDetail()), make(map[string]int), make(map[string]bool), make(map[string]int)
+	w.journal.opens = w.opens
 	w.early, w.seen = nil, make(map[string]bool)
+	w.mu.Unlock()
 	if c.begins {
 		w.early = firstSteps(c.plan)
 	}
@@ -252,7 +258,7 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 		c.tookOver(rt, &f)
 		c.updates = append(c.updates, w.journal.trace()...)
 		c.befell(end, err, &f)
-		if err != nil && (m.crash < 0 || !errors.Is(err, errCrash)) {
+		if err != nil && (m.crash < 0 || !errors.Is(err, errCrash)) && !isSignalled(err) {
 			rt.Fatalf("%s ended in %v\n%s", c.runs[claim], err, c)
 		}
 		f.cutOff = err != nil
@@ -263,6 +269,11 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 			}
 			f.noteLost()
 		}
+		if isSignalled(err) {
+			c.has("did not know a signal")
+			f.cut = true
+			f.releases++
+		}
 		if err == nil {
 			c.settled(rt, f)
 			if end.State.Finished() {
@@ -272,10 +283,10 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 				if f.releases++; f.releases > maxReleases {
 					rt.Fatalf("no end after %d waits\n%s", f.releases, c)
 				}
-				<-time.After(time.Until(end.WaitUntil))
+				w.untilDue(&end)
 			}
 		}
-		w.journal = newJournal(f.detail)
+		f.detail = w.next(logbook.Token{Index: f.claim}, c.begins && err != nil)
 	}
 	if !f.end.State.Finished() {
 		rt.Fatalf("no end\n%s", c)
@@ -335,7 +346,11 @@ func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 		moments++
 	}
 	w.event()
-	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.folded(few), Journal: w.journal, Store: drawnStore,
+	signals := make(chan engine.TakenSignal, 2*maxDrawnSteps)
+	w.mu.Lock()
+	w.signals = signals
+	w.mu.Unlock()
+	end, err := engine.Run(context.Background(), engine.Options{Signals: signals, Plan: c.plan, Detail: w.journal.folded(few), Journal: w.journal, Store: drawnStore,
 		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Interrupt: interrupt, Limits: drawnLimits, MaxIdle: c.maxIdle})
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
@@ -380,6 +395,7 @@ func (c *trial) occurred(f finish) {
 		rounds := 0
 		for j := range atom.Attempts {
 			attempt := &atom.Attempts[j]
+			c.waited(attempt)
 			if attempt.Failure != nil {
 				c.has(fmt.Sprintf("%s %s fails: %s", atom.Kind, attempt.Action, attempt.Failure.Kind))
 				if attempt.Failure.Permanent {
@@ -408,11 +424,11 @@ func (c *trial) occurred(f finish) {
 // strict: the flow has one end, whichever of its steps comes first. It has not
 // if one failure can keep another step from beginning whose failure, or whose
 // undo, would have meant something else.
-func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls && !c.holds }
+func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls && !c.holds && !c.uneven }
 
 // like compares an end with the end of the undisturbed run.
 func (c *trial) like(rt *rapid.T, whole, f finish) {
-	if !c.strict() || (c.once || c.undoLast && c.breaks) && f.cut {
+	if !c.strict() || (c.once || c.undoLast && c.breaks) && (f.cut || whole.cut) {
 		return
 	}
 	if f.end.State != whole.end.State {

@@ -29,6 +29,7 @@ type journal struct {
 	saved   map[string]logbook.Values // checkpoints, by step
 	left    int                       // updates that are still taken; negative: all
 	limits  logbook.Limits
+	opens   func(atom *logbook.AtomDetail) // called when a wait for a signal or an approval begins; nil: nothing comes
 }
 
 func newJournal(detail logbook.FlowDetail) *journal {
@@ -42,7 +43,7 @@ func newJournal(detail logbook.FlowDetail) *journal {
 // next is the journal of the next claim, which finds a flow and the recorded checkpoints.
 func (j *journal) next(detail logbook.FlowDetail) *journal {
 	next := newJournal(detail)
-	next.saved = j.saved
+	next.saved, next.opens = j.saved, j.opens
 	return next
 }
 
@@ -76,9 +77,12 @@ func (j *journal) apply(update logbook.Update) error {
 			j.index[change.Name] = at
 			j.detail.Atoms = append(j.detail.Atoms, logbook.NewAtom(change.Name, change.Kind))
 		}
-		if err := j.detail.Atoms[at].Advance(change); err != nil {
+		if change, err := joinWaits(&j.detail.Atoms[at], change); err != nil {
+			return err
+		} else if err := j.detail.Atoms[at].Advance(change); err != nil {
 			return err
 		}
+		j.open(&j.detail.Atoms[at], update.Sequence)
 		if err := j.save(&j.detail.Atoms[at], change); err != nil {
 			return err
 		}
@@ -88,6 +92,42 @@ func (j *journal) apply(update logbook.Update) error {
 	}
 	j.updates = append(j.updates, update)
 	return nil
+}
+
+// joinWaits keeps the signal of an open wait, of which the engine may not know, and refuses the end of the wait without
+// the signal. So does the board.
+func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) (*logbook.AtomChange, error) {
+	joined := *change
+	joined.Attempts = slices.Clone(change.Attempts)
+	for i := range joined.Attempts {
+		attempt := &joined.Attempts[i]
+		n := slices.IndexFunc(atom.Attempts, func(old logbook.Attempt) bool {
+			return old.Action == attempt.Action && old.Number == attempt.Number && old.Wait != nil
+		})
+		switch {
+		case n < 0:
+		case !attempt.Ended():
+			attempt.Wait = atom.Attempts[n].Wait
+			if attempt.Wait.Signal != nil {
+				joined.RetryAt = time.Time{}
+			}
+		case atom.Attempts[n].Wait.Signal != nil && (attempt.Wait == nil || attempt.Wait.Signal == nil):
+			return nil, logbook.ErrSignalled
+		}
+	}
+	return &joined, nil
+}
+
+// open numbers a wait that has begun.
+func (j *journal) open(atom *logbook.AtomDetail, sequence uint64) {
+	wait := atom.OpenWait()
+	if j.opens == nil || !wait.Open() || wait.Number != 0 {
+		return
+	}
+	begun := *wait
+	begun.Number = sequence
+	atom.Attempts[len(atom.Attempts)-1].Wait = &begun
+	j.opens(atom)
 }
 
 // save keeps the checkpoints of a change.
