@@ -30,6 +30,7 @@ type auditedAtom struct {
 	open      bool // its last attempt is an execution that has not ended
 	recorded  bool // a result, or an ignored failure, of this round
 	ignored   bool // its failure
+	dropped   bool // enough other members have succeeded
 	continues bool // its undo began before the present update
 	failed    bool // permanently, in this round, and its failure counts
 	began     int  // in the update of this number, the last time
@@ -96,7 +97,7 @@ func (a *auditor) inTurn(turns *flow.Turns) {
 		for step := turn.Steps.First; step < turn.Steps.End; step++ {
 			state := a.atoms[step].state
 			begun = begun || state != logbook.AtomPending
-			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored || a.atoms[step].ignored || a.isMissing(step))
+			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored || a.atoms[step].ignored || a.isMissing(step) || a.isGone(step))
 			reverting = reverting || state == logbook.AtomReverting
 			undone = undone || state == logbook.AtomReverted || state == logbook.AtomRevertFailure
 		}
@@ -122,6 +123,9 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 		return
 	}
 	atom := &a.atoms[number]
+	if c.Intention != "" {
+		a.drop(number, c.Intention == logbook.IntendDrop)
+	}
 	if c.State == logbook.AtomReverting && atom.state != logbook.AtomReverting {
 		atom.recorded = atom.recorded && !atom.ignored // only a success is a point of no return
 		a.mayUndo(number)
@@ -144,7 +148,7 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 			a.fault("the failure of %s is ignored in a flow that is %s", c.Name, a.before)
 		}
 	}
-	if c.State == logbook.AtomFailure && !atom.ignored {
+	if c.State == logbook.AtomFailure && !atom.ignored && !atom.dropped {
 		last := c.Attempts[len(c.Attempts)-1].Failure
 		atom.failed = last != nil && last.Kind != logbook.FailureInterrupted &&
 			(!a.plan.Step(number).IgnoresFailure() || strings.Contains(last.Message, "cannot decide"))
@@ -154,6 +158,23 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 	if atom.state = c.State; c.State == logbook.AtomReverted {
 		atom.begun, atom.recorded, atom.undone = false, false, a.number
 	}
+}
+
+// drop notes whether a step was dropped. Then its group has enough complete members, and its failure does not count.
+func (a *auditor) drop(number int, dropped bool) {
+	atom := &a.atoms[number]
+	if dropped && !atom.dropped {
+		atom.failed = false
+		if _, selected := a.plan.Selection(number); !selected {
+			a.fault("%s is dropped, and is in no flow with enough", a.plan.Step(number).Name())
+		}
+	}
+	atom.dropped = dropped
+}
+
+// isGone reports whether a step was dropped and is undone, so that the flow continues without it.
+func (a *auditor) isGone(step int) bool {
+	return a.atoms[step].dropped && a.atoms[step].state == logbook.AtomReverted
 }
 
 func (a *auditor) mayIgnore(number int) bool {
@@ -207,7 +228,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 		return
 	}
 	for _, before := range a.plan.Predecessors(number) {
-		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.atoms[before].ignored && !a.isMissing(before) {
+		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.atoms[before].ignored && !a.isMissing(before) && !a.isGone(before) {
 			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)
 		}
 	}

@@ -57,7 +57,7 @@ func (d *drawing) wait() *flow.Step {
 	a.approve = d.oneIn(3, "approval")
 	kinds := []string{"a message", "a message", "the limit", "the limit", "no message", "a rejection"}
 	a.kind = rapid.SampledFrom(kinds).Draw(d.rt, "ends with")
-	ignores := d.oneIn(3, "failure is ignored")
+	ignores := !d.member && d.oneIn(3, "failure is ignored")
 	if a.kind == "the limit" || a.kind == "a message" {
 		if a.fails = rapid.IntRange(0, 1).Draw(d.rt, "fails"); a.fails > 0 && a.kind == "a message" {
 			// Which failures come first is a matter of chance if other steps fail beside this one.

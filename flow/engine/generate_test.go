@@ -46,7 +46,8 @@ type drawing struct {
 	walls    bool // some retry answers otherwise than its neighbours
 	late     bool // some step waits for its deadline
 	holds    bool // some failure holds the flow
-	uneven   bool // some wait fails a number of times in all rounds together
+	uneven   bool // some wait fails a number of times in all rounds together, or some flow needs only some members
+	member   bool // the node that is drawn is in a member of such a flow
 	tolerant bool // the node that is drawn is in an each whose elements may fail
 	notes    []string
 	also     string   // what the next step provides besides
@@ -71,10 +72,10 @@ func (d *drawing) oneIn(n int, label string) bool {
 
 func (d *drawing) node(name string, depth int) flow.Node {
 	if name != "f" && (depth == 0 || d.steps >= maxDrawnSteps || rapid.IntRange(0, 2).Draw(d.rt, "leaf of "+name) == 0) {
-		if d.oneIn(6, "wait") {
-			return d.wait()
-		}
-		return d.step()
+		return d.leaf()
+	}
+	if depth > 0 && !d.tolerant && d.steps+4 <= maxDrawnSteps && d.oneIn(20, "enough of "+name) {
+		return d.enough(name)
 	}
 	if depth > 0 && d.steps+4 <= maxDrawnSteps && d.oneIn(10, "join of "+name) {
 		return d.join(name)
@@ -123,6 +124,14 @@ func (d *drawing) node(name string, depth int) flow.Node {
 		d.finals(f)
 	}
 	return d.policy(f)
+}
+
+// leaf draws a step with a task, or a step that waits.
+func (d *drawing) leaf() *flow.Step {
+	if d.oneIn(6, "wait") {
+		return d.wait()
+	}
+	return d.step()
 }
 
 // finals draws finally steps of a flow.
@@ -217,16 +226,17 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	for _, opening := range openings {
 		d.elements[opening] = elements
 	}
+	needsSome := !d.tolerant && elements > 0 && d.oneIn(5, "enough elements")
 	var options []flow.EachOption
 	if elements == 3 {
 		d.parallel = true
 		options = append(options, flow.AtOnce(2))
-	} else if rapid.Bool().Draw(d.rt, "in order") {
+	} else if !needsSome && rapid.Bool().Draw(d.rt, "in order") {
 		options = append(options, flow.InOrder())
 	} else {
 		d.parallel = true
 	}
-	if !d.tolerant && d.oneIn(2, "elements may fail") {
+	if !needsSome && !d.tolerant && d.oneIn(2, "elements may fail") {
 		d.has("elements may fail")
 		d.tolerant, d.world.omits = true, true
 		defer func() { d.tolerant = false }()
@@ -234,7 +244,12 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	}
 	seen, outer := len(d.gives), d.around
 	d.around = append(outer[:len(outer):len(outer)], name)
-	body := d.node(name+".body", depth)
+	var body flow.Node
+	if needsSome {
+		body = d.memberOf(name + ".body")
+	} else {
+		body = d.node(name+".body", depth)
+	}
 	inside := d.gives[seen:]
 	d.gives, d.around = d.gives[:seen], outer
 	if len(inside) > 0 && rapid.Bool().Draw(d.rt, "gathers") {
@@ -247,6 +262,10 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	if retry != nil {
 		d.has("each under a retry")
 		f.WithRetry(retry)
+	}
+	if needsSome {
+		d.has("enough elements")
+		f.Enough(rapid.IntRange(1, elements).Draw(d.rt, "needed"))
 	}
 	d.handles(f)
 	d.finals(f)
@@ -482,7 +501,7 @@ func (d *drawing) step() *flow.Step {
 		d.has("progress")
 	}
 	d.failures(a)
-	if a.repeatable = len(d.retries) == 0 && !a.once && a.attempts == 1 && d.oneIn(2, "repeatable"); a.repeatable {
+	if a.repeatable = !d.member && len(d.retries) == 0 && !a.once && a.attempts == 1 && d.oneIn(2, "repeatable"); a.repeatable {
 		d.has("repeatable")
 		options = append(options, flow.Repeatable())
 	} else if !a.ignored && !d.tolerant && d.oneIn(8, "point of no return") {
@@ -503,7 +522,7 @@ func (d *drawing) step() *flow.Step {
 
 // ignoring lets the flow continue after the failure of a step, with a default result or without.
 func (d *drawing) ignoring(a *actor) []flow.StepOption {
-	if a.ignored = d.oneIn(5, "failure is ignored"); !a.ignored {
+	if a.ignored = !d.member && d.oneIn(5, "failure is ignored"); !a.ignored {
 		return nil
 	}
 	d.has("failure is ignored")

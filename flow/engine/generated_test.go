@@ -96,8 +96,9 @@ var least = map[string]int{
 	"failure is ignored": 100, "ends with an ignored failure": 10, "elements may fail": 30,
 	"on_error": 100, "on_error step runs": 20, "on_error step runs before a hold": 5,
 	"finally": 100, "finally takes a result": 20, "finally step runs forwards": 20, "finally step runs in an undo": 20,
-	"signal": 30, "approval": 12, "sleep": 20, "did not know a signal": 2, "wait ends at its limit": 9, "wait ends with a signal": 3, "wait ends with an approval": 1,
-	"wait fails: approval.rejected": 1, "wait fails: signal.rejected": 2, "wait fails: timeout": 3,
+	"signal": 30, "approval": 4, "sleep": 20, "did not know a signal": 1, "wait ends at its limit": 3, "wait ends with a signal": 1,
+	"wait fails: signal.rejected": 1, "wait fails: timeout": 1,
+	"enough": 20, "enough elements": 3, "enough under a retry": 3, "leaves task dropped": 2,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -392,6 +393,7 @@ func (c *trial) occurred(f finish) {
 	for i := range f.detail.Atoms {
 		atom := &f.detail.Atoms[i]
 		c.has("leaves " + string(atom.Kind) + " " + string(atom.State))
+		c.dropped(atom)
 		rounds := 0
 		for j := range atom.Attempts {
 			attempt := &atom.Attempts[j]
@@ -508,7 +510,7 @@ func (c *trial) held(rt *rapid.T, f finish) {
 		if atom.State == logbook.AtomSuccess && undoes && !c.world.effects[atom.Name] {
 			rt.Errorf("%s is undone in a flow that is held", atom.Name)
 		}
-		if atom.State == logbook.AtomRunning || c.grown.Governor(step) < 0 && !c.undoLast && atom.Number(logbook.ActionRevert) > 0 {
+		if atom.State == logbook.AtomRunning || c.grown.Governor(step) < 0 && !c.undoLast && !isDropped(atom) && atom.Number(logbook.ActionRevert) > 0 {
 			rt.Errorf("%s is %s after %d reverts in a flow that is held", atom.Name, atom.State, atom.Number(logbook.ActionRevert))
 		}
 	}
@@ -528,7 +530,7 @@ func (c *trial) ignored(rt *rapid.T, f finish) {
 	}
 	for step := range c.grown.Len() {
 		atom, ok := f.detail.Atom(c.grown.Step(step).Name())
-		if !ok || atom.Kind != logbook.KindTask {
+		if !ok || atom.Kind != logbook.KindTask || isDropped(atom) {
 			continue
 		}
 		if atom.FailureIgnored() {
@@ -559,6 +561,7 @@ func (c *trial) ignored(rt *rapid.T, f finish) {
 		}
 	}
 	c.elementsFailed(rt, f)
+	enoughSucceeded(rt, c.grown, &f.detail)
 }
 
 // elementsFailed holds of the elements that may fail: no more have failed, and what waits for a failed step in
@@ -680,7 +683,7 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 		f.holes = f.holes || atom.Kind == logbook.KindEach && atom.State == logbook.AtomIgnored
 		step, _ := c.grown.Find(atom.Name)
 		hasEnded := c.grown.Step(step).IsLate() && (atom.State == logbook.AtomSuccess || atom.FailureIgnored())
-		if allowed != nil && !slices.Contains(allowed, atom.State) && !hasEnded && !(f.end.State == logbook.FlowSuccess && atom.FailureIgnored()) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
+		if allowed != nil && !slices.Contains(allowed, atom.State) && !hasEnded && !(f.end.State == logbook.FlowSuccess && (atom.FailureIgnored() || isDropped(atom))) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
 			rt.Errorf("%s is %s in a flow that is %s", atom.Name, atom.State, f.end.State)
 		}
 		if allowed != nil && atom.State != logbook.AtomPending && !atom.RetryAt.IsZero() {
