@@ -21,6 +21,7 @@ type auditor struct {
 	number int            // of the present one, in all runs
 	undoes []int          // the steps whose undo it begins
 	spares bool           // an operator has cancelled the flow: on_error steps do not run
+	late   bool           // the time of the flow is over: on_error steps of flows that have begun run
 	faults []error
 }
 
@@ -60,6 +61,7 @@ func (a *auditor) update(u *logbook.Update) {
 	}
 	a.last = *u
 	a.spares = a.spares || u.Cause != nil && logbook.CauseOf(u.Cause).Kind == logbook.CauseCancel
+	a.late = a.late || u.Cause != nil && u.Cause.Step == "" && u.Cause.Matches(logbook.FailureTimeout)
 	if a.before = a.flow; u.State != "" {
 		if err := a.flow.Move(u.State); err != nil {
 			a.fault("%w", err)
@@ -144,7 +146,7 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 		a.fault("%s: %w", c.Name, err)
 	}
 	if atom.ignored = c.State == logbook.AtomFailure && c.Intention == logbook.IntendIgnore; atom.ignored {
-		if atom.recorded = true; !a.mayIgnore(number) || a.before == logbook.FlowReverting && !a.plan.Step(number).IsLate() {
+		if atom.recorded, atom.failed = true, false; !a.mayIgnore(number) || a.before == logbook.FlowReverting && !a.plan.Step(number).IsLate() {
 			a.fault("the failure of %s is ignored in a flow that is %s", c.Name, a.before)
 		}
 	}
@@ -242,7 +244,7 @@ func (a *auditor) isLate(number int) bool {
 		return false
 	}
 	if a.plan.Step(number).IsOnError() {
-		return a.hasFailed(final)
+		return a.late || a.hasFailed(final)
 	}
 	undone := false
 	for step := a.plan.Finals()[final].Body.First; step < a.plan.Finals()[final].Body.End; step++ {

@@ -21,7 +21,7 @@ import (
 
 // maxDrawnSteps bounds one generated flow: a few steps show every fault, and each further step
 // adds a crash.
-const maxDrawnSteps = 12
+const maxDrawnSteps = 11
 
 // drawnStore is the store of every generated flow.
 var drawnStore = logbook.Values{"input": json.RawMessage("1"), "list": json.RawMessage("[101,102,103]"), "none": json.RawMessage("[]"), "pair": json.RawMessage("[1,2]")}
@@ -47,6 +47,7 @@ type drawing struct {
 	late     bool // some step waits for its deadline
 	holds    bool // some failure holds the flow
 	uneven   bool // some wait fails a number of times in all rounds together, or some flow needs only some members
+	timed    bool // the timeout of the flow can pass
 	member   bool // the node that is drawn is in a member of such a flow
 	tolerant bool // the node that is drawn is in an each whose elements may fail
 	notes    []string

@@ -96,9 +96,9 @@ var least = map[string]int{
 	"failure is ignored": 100, "ends with an ignored failure": 10, "elements may fail": 30,
 	"on_error": 100, "on_error step runs": 20, "on_error step runs before a hold": 5,
 	"finally": 100, "finally takes a result": 20, "finally step runs forwards": 20, "finally step runs in an undo": 20,
-	"signal": 30, "approval": 4, "sleep": 20, "did not know a signal": 1, "wait ends at its limit": 3, "wait ends with a signal": 1,
+	"signal": 30, "approval": 4, "sleep": 20, "wait ends at its limit": 3, "wait ends with a signal": 1,
 	"wait fails: signal.rejected": 1, "wait fails: timeout": 1,
-	"enough": 20, "enough elements": 3, "enough under a retry": 3, "leaves task dropped": 2,
+	"timeout of the flow": 40, "the time of the flow is over": 5, "enough": 20, "enough elements": 3, "enough under a retry": 3, "leaves task dropped": 2,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -141,7 +141,8 @@ type trial struct {
 	plan  *flow.Plan
 	grown *flow.Plan // with all instances that there can be
 
-	undoLast bool // a takeover undoes the last finished steps
+	undoLast bool          // a takeover undoes the last finished steps
+	limit    time.Duration // timeout of the flow; 0: none
 	workers  int
 	begins   bool          // the claims stand for the first marks
 	maxIdle  time.Duration // 0: a run waits in place
@@ -157,6 +158,7 @@ func drawCase(rt *rapid.T) *trial {
 	if f, is := root.(*flow.Flow); is && undoLast {
 		f.OnTakeover(flow.UndoLast)
 	}
+	limit := d.drawTimeout(root)
 	plan, err := flow.Compile(root, slices.Sorted(maps.Keys(drawnStore))...)
 	if errors.Is(err, flow.ErrMissing) && strings.Contains(err.Error(), "conditions can leave without a provider") {
 		rt.Skip(err)
@@ -169,7 +171,7 @@ func drawCase(rt *rapid.T) *trial {
 		rt.Fatalf("cannot grow: %v", err)
 	}
 	seed := rapid.Uint64().Draw(rt, "seed")
-	return &trial{drawing: d, undoLast: undoLast, plan: plan, grown: grown, begins: rapid.Bool().Draw(rt, "begins"), workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"),
+	return &trial{drawing: d, limit: limit, undoLast: undoLast, plan: plan, grown: grown, begins: rapid.Bool().Draw(rt, "begins"), workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"),
 		maxIdle: rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 10 * time.Minute}).Draw(rt, "released when it waits for"), random: rand.New(rand.NewPCG(seed, 0))}
 }
 
@@ -225,8 +227,10 @@ type finish struct {
 	detail    logbook.FlowDetail
 	cut       bool // some run was interrupted
 	cancelled bool
-	releases  int  // how often a run was released because it only waited
-	holes     bool // an each was ignored, so that its instances are not recorded
+	timeUp    time.Time // zero: never
+	suspends  bool      // some run was told to suspend the flow
+	releases  int       // how often a run was released because it only waited
+	holes     bool      // an each was ignored, so that its instances are not recorded
 	crashes   int
 	cutOff    bool            // the last run was
 	lost      map[string]bool // executions that were running when a run was cut off
@@ -246,13 +250,16 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	}
 	c.updates, c.runs = nil, nil
 	f := finish{lost: make(map[string]bool)}
+	if c.limit > 0 {
+		f.timeUp = time.Now().Add(c.limit)
+	}
 	for claim := 0; claim < len(mishaps)+1+f.releases; claim++ {
 		m := mishap{crash: -1, suspend: -1, cancel: -1}
 		if claim < len(mishaps) {
 			if m = mishaps[claim]; m.crash >= 0 && m.suspend == 0 && m.cancel == 0 {
 				m.suspend, m.cancel = -1, -1
 			}
-			f.cut = f.cut || m.crash >= 0
+			f.cut, f.suspends = f.cut || m.crash >= 0, f.suspends || m.suspend >= 0
 		}
 		c.runs = append(c.runs, fmt.Sprintf("run %d: crash at %d, suspended at %d, cancelled at %d", claim+1, m.crash, m.suspend, m.cancel))
 		end, err := c.run(uint64(claim+1), m, &f)
@@ -297,6 +304,7 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	}
 	c.ended(rt, f)
 	c.inTime(rt, f)
+	c.inLimit(rt, f)
 	if rt.Failed() {
 		rt.Fatalf("%s", c)
 	}
@@ -351,7 +359,7 @@ func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 	w.mu.Lock()
 	w.signals = signals
 	w.mu.Unlock()
-	end, err := engine.Run(context.Background(), engine.Options{Signals: signals, Plan: c.plan, Detail: w.journal.folded(few), Journal: w.journal, Store: drawnStore,
+	end, err := engine.Run(context.Background(), engine.Options{Signals: signals, TimeUp: f.timeUp, Plan: c.plan, Detail: w.journal.folded(few), Journal: w.journal, Store: drawnStore,
 		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Interrupt: interrupt, Limits: drawnLimits, MaxIdle: c.maxIdle})
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
@@ -425,8 +433,10 @@ func (c *trial) occurred(f finish) {
 
 // strict: the flow has one end, whichever of its steps comes first. It has not
 // if one failure can keep another step from beginning whose failure, or whose
-// undo, would have meant something else.
-func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls && !c.holds && !c.uneven }
+// undo, would have meant something else, or if its time can be over.
+func (c *trial) strict() bool {
+	return !c.timed && (!c.parallel || !c.breaks && !c.walls && !c.holds && !c.uneven)
+}
 
 // like compares an end with the end of the undisturbed run.
 func (c *trial) like(rt *rapid.T, whole, f finish) {

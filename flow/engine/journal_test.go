@@ -69,6 +69,13 @@ func (j *journal) apply(update logbook.Update) error {
 	if verdict, err := j.detail.Judge(&update); err != nil || verdict != logbook.Fresh {
 		return fmt.Errorf("update %d is judged %v: %w", update.Sequence, verdict, err)
 	}
+	for i := range update.Atoms { // a refused update changes nothing
+		if at, ok := j.index[update.Atoms[i].Name]; ok {
+			if _, err := joinWaits(&j.detail.Atoms[at], &update.Atoms[i]); err != nil {
+				return err
+			}
+		}
+	}
 	for i := range update.Atoms {
 		change := &update.Atoms[i]
 		at, ok := j.index[change.Name]
