@@ -148,12 +148,12 @@ func (c *core) takeNext(steps flow.Steps, now time.Time) bool {
 // lateEnded continues an undo when an on_error or final step has ended in it.
 func (c *core) lateEnded(step int, now time.Time) {
 	final, _ := c.plan.FinalOf(step)
-	reached := c.plan.Step(step).IsFinal() && c.order[c.plan.Finals()[final].Start].after == 0
+	reached := c.order[c.plan.Finals()[final].Start].after == 0
 	if !c.order[step].undone {
-		c.tryRevert(step, now) // it started before the undo, which waits for its end
+		c.tryRevert(step, now) // the undo waits for its end
 	}
 	if reached {
-		c.takeFinals(final, now)
+		c.takeLate(final, now)
 	}
 	for number := range c.plan.Turns() {
 		turns, opening := c.plan.Turns()[number].Elements, c.plan.Turns()[number].Opening

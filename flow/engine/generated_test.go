@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -177,12 +178,25 @@ func drawCase(rt *rapid.T) *trial {
 
 // String is the flow and the drawn behaviour of its steps.
 func (c *trial) String() string {
-	return fmt.Sprintf("%s%s\nworkers: %d, begins: %v\n%s\n%s", c.plan.Outline(), strings.Join(c.notes, "\n"), c.workers, c.begins,
-		strings.Join(c.runs, "\n"), dump(c.world.journal.snapshot()))
+	var updates strings.Builder
+	for i := range c.updates {
+		fmt.Fprintf(&updates, "%s %s\n", c.updates[i].Token, formatUpdate(&c.updates[i]))
+	}
+	return fmt.Sprintf("%s%s\nworkers: %d, begins: %v\n%s\n%s%s", c.plan.Outline(), strings.Join(c.notes, "\n"), c.workers, c.begins,
+		strings.Join(c.runs, "\n"), &updates, dump(c.world.journal.snapshot()))
 }
 
 // explore runs the flow undisturbed, and then with everything that can befall it.
 func (c *trial) explore(rt *rapid.T) map[string]bool {
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			if _, text := thrown.(string); text { // not by rapid
+				c.updates = append(c.updates, c.world.journal.trace()...)
+				rt.Logf("%s\n%s", debug.Stack(), c)
+			}
+			panic(thrown)
+		}
+	}()
 	whole := c.series(rt, nil)
 	c.occurred(whole)
 	writes := len(c.updates)
