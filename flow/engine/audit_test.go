@@ -93,28 +93,29 @@ func (a *auditor) update(u *logbook.Update) {
 // backwards. A takeover that undoes steps has some of both. Elements that may fail are not counted forwards: the
 // record does not show when such an element has ended.
 func (a *auditor) inTurn(turns *flow.Turns) {
-	running, undoing, undone := 0, 0, a.plan.UndoesAnyLast()
+	running, busy, undone := 0, 0, a.plan.UndoesAnyLast()
 	for _, turn := range turns.Elements {
-		begun, done, reverting := false, true, false
+		begun, done, acts := false, true, false
 		for step := turn.Steps.First; step < turn.Steps.End; step++ {
 			state := a.atoms[step].state
 			begun = begun || state != logbook.AtomPending
 			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored || a.atoms[step].ignored || a.isMissing(step) || a.isGone(step))
-			reverting = reverting || state == logbook.AtomReverting
-			undone = undone || state == logbook.AtomReverted || state == logbook.AtomRevertFailure
+			acts = acts || state == logbook.AtomRunning || state == logbook.AtomReverting
+			undone = undone || state == logbook.AtomReverting || state == logbook.AtomReverted || state == logbook.AtomRevertFailure
 		}
 		if _, tolerant := a.plan.ElementOf(turn.Steps.First); begun && !done && !tolerant {
 			running++
 		}
-		if reverting {
-			undoing++
+		if acts {
+			busy++
 		}
 	}
-	if undoing > turns.AtOnce && !a.plan.UndoesAnyLast() {
-		a.fault("%d elements of %s are undone at once", undoing, a.plan.Step(turns.Opening).Name())
+	name := a.plan.Step(turns.Opening).Name()
+	if busy > turns.AtOnce && !a.plan.UndoesAnyLast() {
+		a.fault("%d elements of %s run or are undone at once", busy, name)
 	}
-	if undoing == 0 && !undone && running > turns.AtOnce {
-		a.fault("%d elements of %s run at once", running, a.plan.Step(turns.Opening).Name())
+	if !undone && running > turns.AtOnce {
+		a.fault("%d elements of %s are in progress at once", running, name)
 	}
 }
 

@@ -115,6 +115,11 @@ func (c *core) dropOthers(number int, again bool, now time.Time) {
 			dropped = append(dropped, member)
 		}
 	}
+	if !c.takeDropTurns(group, now) {
+		for _, member := range dropped {
+			c.revertLast(&c.plan.TolerantElements()[member].Bounds, now)
+		}
+	}
 	for _, member := range dropped {
 		c.releaseDropped(member, now)
 	}
@@ -143,6 +148,7 @@ func (f *facts) lacksOutside(step int) bool {
 // drop is undoScope for a member: none of its steps is executed any more, and its started steps are undone.
 func (c *core) drop(member int, now time.Time) {
 	bounds := &c.plan.TolerantElements()[member].Bounds
+	c.forgetTurn(member)
 	for s := range c.scopes {
 		if bounds.Holds(c.plan.Scopes()[s].Retry) {
 			c.scopes[s].restarting = false
@@ -161,7 +167,6 @@ func (c *core) drop(member int, now time.Time) {
 	}
 	c.ignore(unbegunSteps, now)
 	c.order.countUndone(c.plan, bounds, c.isUndone)
-	c.revertLast(bounds, now)
 }
 
 // dropStep gives a started step the intention drop. A failure that was ignored is an ordinary failure from now on.
@@ -192,6 +197,7 @@ func (c *core) releaseDropped(member int, now time.Time) {
 			c.release(vertex, now)
 		}
 	})
+	c.takeDropTurns(&c.plan.Groups()[element.Group], now)
 	c.passGroup(element.Group, now)
 }
 

@@ -1,15 +1,16 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
 )
 
 // The instances of an each with a limit take turns (flow.Turns): in the order of the list, an instance starts when
-// fewer than the limit are in progress. An undo takes the instances in reverse order, with the same limit. Turns are
-// not recorded: an instance has its turn if one of its steps has started. A resumed flow therefore has no more
-// instances in progress than before.
+// fewer than the limit are in progress. An undo takes the instances in reverse order, with the same limit. Dropped
+// instances (flow.Enough) also take turns in their undo. Turns are not recorded: an instance has its turn if one of its
+// steps has started. A resumed flow therefore has no more instances in progress than before.
 
 // turnID identifies an instance, even in a plan that has grown.
 type turnID struct {
@@ -119,10 +120,22 @@ func (f *facts) isToUndo(turn *flow.Turn) bool {
 	return false
 }
 
-// undoHasBegun reports whether an earlier run has started to undo an instance. Such instances are undone first.
+// undoHasBegun reports whether the undo of an instance has started. Such instances are undone first. A dropped step
+// can be undone in an instance that has finished.
 func (f *facts) undoHasBegun(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
-		if phase := f.vertices[step].phase; phase == toUndo || phase == undone {
+		if v := &f.vertices[step]; v.phase == undone && !v.isDropped() {
+			return true
+		}
+	}
+	return false
+}
+
+// isBusy reports whether a step of an instance runs or reverts. The instance keeps its place of the limit in an undo.
+// The number of such instances is at most the limit.
+func (f *facts) isBusy(turn *flow.Turn) bool {
+	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if phase := f.vertices[step].phase; phase == executing || phase == left || phase == toUndo {
 			return true
 		}
 	}
@@ -143,16 +156,21 @@ func (f *facts) mayUndo(gate int) bool {
 	return f.undoTurns[f.turnID(turns, place.Element)] || !f.isToUndo(&turns.Elements[place.Element])
 }
 
-// undoesByItself reports whether the undo of an instance needs no turn: one of its started steps has nothing to undo
-// after it, because later steps have not started or are undone. The number of such interrupted instances is at most
-// the limit.
-func (f *facts) undoesByItself(turn *flow.Turn) bool {
-	for step := turn.Steps.First; step < turn.Steps.End; step++ {
-		if phase := f.vertices[step].phase; f.order[step].after == 0 && phase.hasBegun() && phase != undone && !f.plan.Step(step).IsLate() {
-			return true
-		}
+// dropsAlone reports whether the instances of an each with Enough are dropped, while the each itself is not undone.
+func (f *facts) dropsAlone(turns *flow.Turns) bool {
+	return !f.isBeingUndone(turns.Opening) && slices.ContainsFunc(f.plan.Groups(), func(group flow.Group) bool {
+		return group.Enough > 0 && group.Opening == turns.Opening
+	})
+}
+
+// isReached reports whether an undo has reached an instance: everything after the instance is undone, or only the
+// instance is undone (alone).
+func (f *facts) isReached(turn *flow.Turn, alone bool) bool {
+	if alone {
+		_, dropping := f.droppingMember(turn.Steps.First)
+		return dropping
 	}
-	return false
+	return f.order[turn.End].after == 0
 }
 
 // takeUndoTurn gives an instance its turn.
@@ -161,30 +179,36 @@ func (c *core) takeUndoTurn(turns *flow.Turns, element int, now time.Time) {
 		c.undoTurns = make(map[turnID]bool)
 	}
 	c.undoTurns[c.turnID(turns, element)] = true
-	c.tryRevert(turns.Elements[element].End, now)
+	turn := &turns.Elements[element]
+	if !c.dropsAlone(turns) {
+		c.tryRevert(turn.End, now)
+	} else if member, dropping := c.droppingMember(turn.Steps.First); dropping {
+		c.revertLast(&c.plan.TolerantElements()[member].Bounds, now)
+	}
 }
 
-// takeUndoTurns undoes instances up to the limit, from the last one. Instances that are undone by themselves have
-// their turn first.
+// takeUndoTurns undoes instances up to the limit, from the last one. Busy instances have their turn first.
 func (c *core) takeUndoTurns(number int, now time.Time) {
 	turns := &c.plan.Turns()[number]
 	for element := range turns.Elements {
-		if !c.undoTurns[c.turnID(turns, element)] && c.undoesByItself(&turns.Elements[element]) {
+		if !c.undoTurns[c.turnID(turns, element)] && c.isBusy(&turns.Elements[element]) {
 			c.takeUndoTurn(turns, element, now)
 		}
 	}
+	alone := c.dropsAlone(turns)
 	for {
 		undoing, next, begun := 0, -1, false
 		for element := range turns.Elements {
 			turn := &turns.Elements[element]
 			switch {
 			case !c.isToUndo(turn):
-				if end := &c.order[turn.End]; end.after == 0 && !end.undone { // a final step was the last
+				if end := &c.order[turn.End]; !alone && end.after == 0 && !end.undone { // a final step was the last
 					c.tryRevert(turn.End, now)
 				}
+			case alone && !c.isReached(turn, alone): // it is complete
 			case c.undoTurns[c.turnID(turns, element)]:
 				undoing++
-			case c.order[turn.End].after == 0 && (!begun || c.undoHasBegun(turn)):
+			case c.isReached(turn, alone) && (!begun || c.undoHasBegun(turn)):
 				next, begun = element, c.undoHasBegun(turn)
 			}
 		}
@@ -193,6 +217,16 @@ func (c *core) takeUndoTurns(number int, now time.Time) {
 		}
 		c.takeUndoTurn(turns, next, now)
 	}
+}
+
+// takeDropTurns undoes dropped instances up to the limit. It reports whether the group is an each with a limit.
+func (c *core) takeDropTurns(group *flow.Group, now time.Time) bool {
+	number := slices.IndexFunc(c.plan.Turns(), func(turns flow.Turns) bool { return turns.Opening == group.Opening })
+	if number < 0 {
+		return false
+	}
+	c.takeUndoTurns(number, now)
+	return true
 }
 
 // forgetTurns resets the turns of a scope before its undo: no instance in it has had its turn.
@@ -204,6 +238,14 @@ func (c *core) forgetTurns(bounds *flow.Scope) {
 				delete(c.undoTurns, c.turnID(turns, element))
 			}
 		}
+	}
+}
+
+// forgetTurn resets the turn of an instance that is dropped.
+func (c *core) forgetTurn(member int) {
+	element := &c.plan.TolerantElements()[member]
+	if opening := c.plan.Groups()[element.Group].Opening; opening >= 0 {
+		delete(c.undoTurns, turnID{c.plan.Step(opening).Name(), element.Index})
 	}
 }
 

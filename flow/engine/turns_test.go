@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,22 @@ func (s *sleeper) Execute(_ context.Context, call *flow.Call) (any, error) {
 func (s *sleeper) Revert(_ context.Context, call *flow.Call) error {
 	s.begin(call)()
 	return nil
+}
+
+// TestElementsUnderWay: an element that runs when an undo begins counts for the limit of the undo.
+func TestElementsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sleeper{}
+		fails := flow.NewStep("fails", anyTask(func() (any, error) {
+			<-time.After(2500 * time.Millisecond)
+			return nil, errors.New("woot")
+		}))
+		root := flow.Unordered("f", flow.Each("e", "list", "x", flow.NewStep("a", s, flow.Requires("x")), flow.AtOnce(2)), fails)
+		_, err := engine.RunLocal(t.Context(), root, logbook.Values{"list": json.RawMessage("[6,1,1,6,1]")})
+		if err == nil || s.most != 2 || s.running > 0 || len(s.order) != 8 {
+			t.Errorf("%v; %d ran in parallel: %v", err, s.most, s.order)
+		}
+	})
 }
 
 // TestSlowElements: an element that takes long takes one place, and the others use the rest. An undo
