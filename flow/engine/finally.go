@@ -118,8 +118,8 @@ func (c *core) takeLate(final int, now time.Time) {
 // the steps before the flow.
 func (c *core) takeFinals(final int, now time.Time) {
 	steps := &c.plan.Finals()[final]
-	if c.broken {
-		return
+	if c.broken || steps.Errors.First < steps.Errors.End && !c.hasHandled(final) {
+		return // the on_error steps come first
 	}
 	if !c.takeNext(steps.Steps, now) {
 		c.tryRevert(steps.Start, now)

@@ -135,7 +135,7 @@ func (f *facts) undoHasBegun(turn *flow.Turn) bool {
 // The number of such instances is at most the limit.
 func (f *facts) isBusy(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
-		if phase := f.vertices[step].phase; phase == executing || phase == left || phase == toUndo {
+		if phase := f.vertices[step].phase; phase.isOpen() || phase == left || phase == toUndo {
 			return true
 		}
 	}
