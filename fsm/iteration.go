@@ -29,7 +29,7 @@ func (t *txn) continues(p *parting) bool {
 // beginIteration ends the claim of a job, and starts the next iteration of the job's flow.
 func (t *txn) beginIteration(p *parting) error {
 	j := p.job
-	store, err := t.nextStore(p)
+	store, inputs, err := t.nextStores(p)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (t *txn) beginIteration(p *parting) error {
 		t.saveFlow(ended)
 	}
 	t.keepStore(j, store)
-	next := t.nextFlow(j, ended)
+	next := t.nextFlow(j, ended, inputs)
 	j.Flow, j.Iteration = next.ID, next.Iteration
 	j.StartedAt, j.Crashes, j.Failures, j.Attempts, j.Attempted = time.Time{}, 0, 0, 0, ""
 	t.settle(j, p.Again.Delay)
@@ -60,24 +60,34 @@ func (t *txn) endedFlow(p *parting) *flowRecord {
 	return ended
 }
 
-// nextStore returns the job's store for the next iteration. Nothing is written yet.
-func (t *txn) nextStore(p *parting) (logbook.Values, error) {
+// nextStores returns the stores of the job and of the flow for the next iteration. The job's values override the flow's
+// values, so both get the values that the iteration gives. Nothing is written yet.
+func (t *txn) nextStores(p *parting) (ofJob, ofFlow logbook.Values, err error) {
 	if p.job.Flow.IsZero() {
-		return nil, &logbook.InvalidError{Field: "ending again", Reason: fmt.Sprintf("set, but job %s has no flow", p.job.ID)}
+		return nil, nil, &logbook.InvalidError{Field: "ending again", Reason: fmt.Sprintf("set, but job %s has no flow", p.job.ID)}
 	}
 	whole := t.complete(p.job)
+	if ofJob, err = nextStore("store", whole.Store, p.Again.Store); err != nil {
+		return nil, nil, err
+	}
+	ofFlow, err = nextStore("flow store", t.flowBody(t.existingFlow(p.job.Flow)).Store, p.Again.Store)
+	return ofJob, ofFlow, err
+}
+
+// nextStore returns a store with the values that an iteration gives to the next one.
+func nextStore(field string, before, given logbook.Values) (logbook.Values, error) {
 	store := logbook.Values{}
-	maps.Copy(store, whole.Store)
-	maps.Copy(store, p.Again.Store)
+	maps.Copy(store, before)
+	maps.Copy(store, given)
 	size := 0
 	for name, value := range store {
 		size += len(name) + len(value)
 	}
 	switch limit := logbook.MaxLimits.Command; {
 	case len(store) > logbook.MaxValues:
-		return nil, &logbook.LimitError{Field: "store of the next iteration", Limit: logbook.MaxValues, Size: int64(len(store)), Unit: "values"}
+		return nil, &logbook.LimitError{Field: field + " of the next iteration", Limit: logbook.MaxValues, Size: int64(len(store)), Unit: "values"}
 	case size > limit:
-		return nil, &logbook.LimitError{Field: "store of the next iteration", Limit: int64(limit), Size: int64(size), Unit: "bytes"}
+		return nil, &logbook.LimitError{Field: field + " of the next iteration", Limit: int64(limit), Size: int64(size), Unit: "bytes"}
 	}
 	return store, nil
 }
@@ -93,8 +103,8 @@ func (t *txn) keepStore(j *jobRecord, store logbook.Values) {
 	}
 }
 
-// nextFlow creates the flow of the next iteration, with the same plan, in the place of the ended flow.
-func (t *txn) nextFlow(j *jobRecord, ended *flowRecord) *flowRecord {
+// nextFlow creates the flow of the next iteration, with the same plan and this store, in the place of the ended flow.
+func (t *txn) nextFlow(j *jobRecord, ended *flowRecord, store logbook.Values) *flowRecord {
 	body := t.flowBody(ended)
 	next := &flowRecord{FlowDetail: logbook.FlowDetail{
 		Book: ended.Book, Name: ended.Name, Factory: logbook.Factory{Name: ended.Factory.Name},
@@ -105,7 +115,7 @@ func (t *txn) nextFlow(j *jobRecord, ended *flowRecord) *flowRecord {
 		next.Origin = ended.ID
 	}
 	next.ID = t.iterationID(j, next.Iteration)
-	body.ID, body.Cause = next.ID, nil
+	body.ID, body.Store, body.Cause = next.ID, store, nil
 	t.saveFlow(next)
 	t.saveFlowBody(body)
 	t.scan(tableBookFlow, ended.Book.UUID[:], func(key, value []byte) bool {

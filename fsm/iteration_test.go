@@ -76,10 +76,10 @@ func TestIterations(t *testing.T) {
 		}
 		flow := r.flowByID(job.Flow)
 		if flow.State != logbook.FlowPending || len(flow.Atoms) > 0 || flow.Iteration != month+1 || flow.Previous != flows[month-1] ||
-			flow.Origin != flows[0] || string(flow.Store["a"]) != " 1" || string(flow.Factory.Args) != `{"of":"flow of a"}` {
+			flow.Origin != flows[0] || string(flow.Store["month"]) != fmt.Sprint(month) || string(flow.Store["a"]) != " 1" || string(flow.Factory.Args) != `{"of":"flow of a"}` {
 			t.Fatalf("the flow of iteration %d is %+v", month+1, flow)
 		}
-		if old := r.flowByID(flows[month-1]); old.State != logbook.FlowSuccess || !old.Continued || len(old.Atoms) != 1 {
+		if old := r.flowByID(flows[month-1]); old.State != logbook.FlowSuccess || !old.Continued || len(old.Atoms) != 1 || month > 1 && string(old.Store["month"]) != fmt.Sprint(month-1) {
 			t.Fatalf("the flow of iteration %d is %+v", month, old)
 		}
 		flows = append(flows, want)
@@ -234,6 +234,12 @@ func TestIterationsRefused(t *testing.T) {
 	r := retrying(t, p)
 	text := r.refused(consume(r.continuing(1, 0)), "over_limit")
 	if !strings.Contains(text, "store of the next iteration") || !strings.Contains(text, "1000") {
+		t.Errorf("the refusal is %q", text)
+	}
+	full := flowPosting("a")
+	full.Book.Flows[0].Store = p.Store
+	filled := retrying(t, full)
+	if text := filled.refused(consume(filled.continuing(1, 0)), "over_limit"); !strings.Contains(text, "flow store of the next iteration") {
 		t.Errorf("the refusal is %q", text)
 	}
 	r.posted(posting("b", "k"))

@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -29,11 +30,17 @@ func (m *model) beginIteration(j *modelJob, flow, after *modelFlow, c *v1.Ending
 	m.letGo(j, "continued")
 	flow.busy, flow.Continued = nil, true
 	next := &modelFlow{busy: j, last: j, plan: proto.Clone(flow.plan).(*v1.FlowDetail), FlowDetail: logbook.FlowDetail{
-		Book: flow.Book, Name: flow.Name, Factory: flow.Factory, Store: flow.Store, Meta: flow.Meta, State: logbook.FlowPending,
+		Book: flow.Book, Name: flow.Name, Factory: flow.Factory, Meta: flow.Meta, State: logbook.FlowPending,
 		Iteration: max(flow.Iteration, 1) + 1, Previous: flow.ID,
 	}}
 	next.ID = iterationID(j.ID, next.Iteration)
-	next.plan.Id = next.ID.String()
+	store := logbook.Values{}
+	maps.Copy(store, flow.Store)
+	maps.Copy(store, command.ValuesFromProto(c.Again.Store))
+	if len(store) > 0 {
+		next.Store = store
+	}
+	next.plan.Id, next.plan.Store = next.ID.String(), command.ValuesToProto(next.Store)
 	m.flows[next.ID.String()] = next
 	flows := m.books[flow.Book.String()].flows
 	flows[slices.Index(flows, flow)] = next

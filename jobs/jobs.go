@@ -389,7 +389,7 @@ type Ending struct {
 // iteration has a new flow detail. The job keeps its id, key, unread signals and deadline. The counts of its failures,
 // crashes and attempts restart. The latest KeptIterations are kept.
 type Continuation struct {
-	Store logbook.Values // replaces values of the job's store, by name; other values stay
+	Store logbook.Values // replaces values in the stores of the job and of the flow, by name; other values stay
 	Delay time.Duration  // before the job can be claimed; at most logbook.MaxWait
 }
 

@@ -101,7 +101,7 @@ func TestPlainFieldsAreKept(t *testing.T) {
 }
 
 // TestIterationsAreDecrypted: the cluster copies the encrypted values of a flow into its next iteration, which has
-// another id. The values of the job's store come from the ending of the iteration before.
+// another id. The ending of an iteration gives values to the stores of the job and of the next flow.
 func TestIterationsAreDecrypted(t *testing.T) {
 	t.Parallel()
 	keys, err := valuekeys.Add(t.TempDir()+"/keys", "k")
@@ -115,10 +115,12 @@ func TestIterationsAreDecrypted(t *testing.T) {
 	raftboard.Encrypt(keys, ending)
 	next := proto.Clone(flow).(*v1.FlowDetail)
 	next.Id, next.Origin, next.Iteration = "second", "first", 2
+	given := &v1.FlowDetail{Id: "third", Origin: "first", Store: proto.Clone(ending).(*v1.Ending).Again.Store}
 	job := &v1.Job{Id: "job", Store: ending.Again.Store}
 	raftboard.Decrypt(keys, next)
+	raftboard.Decrypt(keys, given)
 	raftboard.Decrypt(keys, job)
-	for what, value := range map[string]*v1.Value{"the flow's store": next.Store[0].Value, "its meta": next.Meta[0].Value, "its document": next.Factory.Args, "the job's store": job.Store[0].Value} {
+	for what, value := range map[string]*v1.Value{"the flow's store": next.Store[0].Value, "its given store": given.Store[0].Value, "its meta": next.Meta[0].Value, "its document": next.Factory.Args, "the job's store": job.Store[0].Value} {
 		if len(value.GetJson()) != 1 {
 			t.Errorf("%s is %s", what, value.GetJson())
 		}

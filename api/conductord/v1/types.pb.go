@@ -4939,7 +4939,7 @@ func (x *Ending) GetAgain() *Continuation {
 // Continuation starts the next iteration of a flow.
 type Continuation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Store         []*NamedValue          `protobuf:"bytes,1,rep,name=store,proto3" json:"store,omitempty"` // replace values of the job's store
+	Store         []*NamedValue          `protobuf:"bytes,1,rep,name=store,proto3" json:"store,omitempty"` // replace values of the job's store and of the flow's store
 	Delay         *durationpb.Duration   `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"` // until the job can be claimed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7357,10 +7357,10 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\afailure\x18\x06 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12/\n" +
 	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x1a\n" +
 	"\brecorded\x18\b \x01(\bR\brecorded\x121\n" +
-	"\x05again\x18\t \x01(\v2\x1b.conductord.v1.ContinuationR\x05again:\x14\x82\x9e&\a\b\b\x12\x03job\x92\x9e&\x05\x12\x03job\"p\n" +
+	"\x05again\x18\t \x01(\v2\x1b.conductord.v1.ContinuationR\x05again:\x14\x82\x9e&\a\b\b\x12\x03job\x92\x9e&\x05\x12\x03job\"v\n" +
 	"\fContinuation\x12/\n" +
 	"\x05store\x18\x01 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12/\n" +
-	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\x9a\x01\n" +
+	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay:\x04\x92\x9e&\x00\"\x9a\x01\n" +
 	"\aOpening\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
