@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from . import _transport
 from ._ids import derive_id, new_id
 from ._results import by_symbol
-from .errors import Invalid, Unavailable, of_detail
+from .errors import Invalid, NotFound, Unavailable, of_detail
 
 DEFAULT_SERVER = "127.0.0.1:7070"
 MAX_TOKEN = 16 << 10  # bytes of a token's file
@@ -45,6 +45,11 @@ class Job(Dict[str, Any]):
     def outcome(self) -> Optional[str]:
         """The outcome of a finished job: success, reverted, failed or cancelled."""
         return self.get("outcome")
+
+    @property
+    def iteration(self) -> int:
+        """The number of the current iteration of a flow that continues, from 1."""
+        return int(self.get("iteration", 1))
 
     @property
     def finished(self) -> bool:
@@ -271,19 +276,37 @@ class Client:
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError("step %s of job %s has not ended after %g s" % (step, job, timeout))
 
-    def results(self, job: Union[str, Job]) -> Dict[str, Any]:
-        """The results so far of a job's flow, by the names that its steps provide."""
+    def flow(self, job: Union[str, Job], iteration: int = 0) -> Dict[str, Any]:
+        """The flow of a job with the steps that have begun. ``iteration`` is the number of an earlier
+        iteration, from 1; the cluster keeps the latest 10. Default: the current one."""
         if not isinstance(job, Job):
             job = self.get(job)
+        if "flow" not in job:
+            raise NotFound("job %s has no flow" % job.id)
+        flow = self._flow(job["flow"])
+        while iteration and flow.get("iteration", 1) > iteration and "previous" in flow:
+            flow = self._flow(flow["previous"])
+        if iteration and flow.get("iteration", 1) != iteration:
+            raise NotFound("iteration %d of job %s does not exist, or is no longer kept" % (iteration, job.id))
+        return flow
+
+    def _flow(self, id: str) -> Dict[str, Any]:
         flow: Dict[str, Any] = {}
-        more = "flow" in job
+        more = True
         while more:
             seen = len(flow.get("atoms", []))
-            answer = self.call("LogbookService/GetFlow", {"id": job["flow"], "skip": seen, "atoms_only": bool(flow)}, reads=True)
+            answer = self.call("LogbookService/GetFlow", {"id": id, "skip": seen, "atoms_only": bool(flow)}, reads=True)
             part = answer.get("flow", {})
             flow = dict(flow or part, atoms=flow.get("atoms", []) + part.get("atoms", []))
             more = answer.get("more") or part.get("more")
-        return by_symbol(flow)
+        return flow
+
+    def results(self, job: Union[str, Job], iteration: int = 0) -> Dict[str, Any]:
+        """The results so far of a job's flow, by the names that its steps provide. See ``flow`` for
+        ``iteration``."""
+        if not isinstance(job, Job):
+            job = self.get(job)
+        return by_symbol(self.flow(job, iteration)) if "flow" in job else {}
 
     def watch(self, after: Optional[str] = None, signs: bool = False, **select: Any) -> Iterator[Dict[str, Any]]:
         """Yield events in order, without gaps or repeats; see Watch in docs/protocol.md.

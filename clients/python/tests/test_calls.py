@@ -151,6 +151,29 @@ class Jobs(unittest.TestCase):
         for state, finished in [("claimable", False), ("claimed", False), ("suspended", False), ("completed", True), ("trashed", True)]:
             self.assertEqual(Job({"id": "x", "state": state}).finished, finished)
 
+    def test_iterations(self):
+        flows = {
+            "f3": {"id": "f3", "iteration": 3, "previous": "f2", "store": {"month": 3}},
+            "f2": {"id": "f2", "iteration": 2, "continued": True, "store": {"month": 2}, "atoms": [{"name": "a"}]},
+        }
+        client, read = Client(), []
+        def call(method, request, **how):
+            if method == "BoardService/GetJob":
+                return {"job": {"id": "j", "state": "claimed", "flow": "f3", "iteration": 3}}
+            read.append(request["id"])
+            return {"flow": flows[request["id"]]}
+        client.call = call
+        job = client.get("j")
+        self.assertEqual((job.iteration, Job({"id": "x"}).iteration), (3, 1))
+        self.assertEqual((client.flow("j")["id"], client.flow(job, 3)["id"], client.flow(job, 2)["store"], read), ("f3", "f3", {"month": 2}, ["f3", "f3", "f3", "f2"]))
+        self.assertEqual(client.results("j", iteration=2), {})
+        for iteration in (1, 4):
+            with self.assertRaises(NotFound):
+                client.flow(job, iteration)
+        with self.assertRaises(NotFound):
+            client.flow(Job({"id": "x", "state": "claimed"}))
+        self.assertEqual(client.results(Job({"id": "x", "state": "claimed"})), {})
+
 
 class Signals(unittest.TestCase):
     def test_fields(self):
@@ -196,11 +219,13 @@ class Signals(unittest.TestCase):
 class Deciding(unittest.TestCase):
     def test_fields(self):
         client, sent = Client(), []
-        client.call = lambda method, request, **how: sent.append((method, request)) or {"outcome": "approved", "approval": {"step": "ask"}}
+        client.call = lambda method, request, **how: sent.append((method, request)) or {
+            "outcome": "approved", "approval": {"step": "ask", "wait": {"approval": {"remind": [{"at": "2026-11-28T10:00:00Z"}]}}}}
         self.assertEqual(client.decide("j", "ask", answers={"ticket": "CHG-1"}, id="d1", by="ann")["outcome"], "approved")
         client.decide("j", kind="reject", reason="in use")
         client.override("j", "outage")
-        self.assertEqual(client.approval("j", "ask"), {"step": "ask"})
+        asked = client.approval("j", "ask")
+        self.assertEqual((asked["step"], asked["wait"]["approval"]["remind"][0]["at"]), ("ask", "2026-11-28T10:00:00Z"))
         client.approvals("orders")
         self.assertEqual([method.split("/")[1] for method, _ in sent], ["Decide", "Decide", "Override", "GetApproval", "ListApprovals"])
         approve, reject, override = sent[0][1], sent[1][1], sent[2][1]

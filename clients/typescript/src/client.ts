@@ -5,7 +5,7 @@ import { derivedID, newID } from "./ids.js";
 import { type Json, seconds } from "./json.js";
 import { bySymbol, type Flow } from "./results.js";
 import type {
-	Decision, DecisionReceipt, Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, SignalAnswer, Step, StepApproval, Values, WatchQuery,
+	Decision, DecisionReceipt, Event, FlowDetail, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, SignalAnswer, Step, StepApproval, Values, WatchQuery,
 } from "./types.js";
 
 /** The maximum number of jobs in one call. */
@@ -145,17 +145,34 @@ export class Client {
 		return flow;
 	}
 
+	/** The flow of an iteration of a job, from 1. The cluster keeps the latest 10. */
+	async iteration(job: string, iteration: number, options: CallOptions = {}): Promise<FlowDetail> {
+		let id: string | undefined = (await this.get(job, options)).flow;
+		while (id !== undefined) {
+			const flow = (await this.#whole(id, options)) as Flow & FlowDetail;
+			if ((flow.iteration ?? 1) === iteration) {
+				return flow;
+			}
+			id = (flow.iteration ?? 1) > iteration ? flow.previous : undefined;
+		}
+		throw new RefusedError("not_found", `iteration ${iteration} of job ${job} does not exist, or is no longer kept`);
+	}
+
 	/** The results so far of a job's flow, by the names that its steps provide. */
 	async results(job: string, options: CallOptions = {}): Promise<Values> {
 		const { flow: id } = await this.get(job, options);
+		return id === undefined ? {} : bySymbol(await this.#whole(id, options));
+	}
+
+	async #whole(id: string, options: CallOptions): Promise<Flow> {
 		let whole: Flow | undefined;
-		for (let more = id !== undefined; more; ) {
+		for (let more = true; more; ) {
 			const request = { id, skip: whole?.atoms?.length ?? 0, atoms_only: whole !== undefined };
 			const { flow, more: further } = await this.call<{ flow: Flow; more?: boolean }>("LogbookService/GetFlow", request, { ...options, name: `get flow ${id}`, reads: true });
 			whole = { ...(whole ?? flow), atoms: [...(whole?.atoms ?? []), ...(flow.atoms ?? [])] };
 			more = further ?? flow.more ?? false;
 		}
-		return whole === undefined ? {} : bySymbol(whole);
+		return whole!;
 	}
 
 	/** Cancels a job. With `revert`, the cluster first reverts the finished steps of its flow. */

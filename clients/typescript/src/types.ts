@@ -59,9 +59,24 @@ export interface Job {
 	book?: string; flow?: string;
 	key?: string; tags?: string[];
 	details?: Json; store?: Values;
+	/** The number of the current iteration of a flow that continues, from 2; undefined: the first. */
+	iteration?: number;
 	posted_at: string; finished_at?: string;
 	/** For a scheduled job: the schedule's name and the slot's time. */
 	schedule?: string; slot?: string;
+	[field: string]: unknown;
+}
+
+/** A flow with the steps that have begun; see GetFlow in docs/protocol.md. */
+export interface FlowDetail {
+	id: string; name: string; state: string; store?: Values;
+	/** From 2; undefined: the first iteration. */
+	iteration?: number;
+	/** The flow of the iteration before; undefined: none is kept. */
+	previous?: string;
+	/** A later iteration exists. */
+	continued?: boolean;
+	atoms?: Step["atom"][];
 	[field: string]: unknown;
 }
 
@@ -96,7 +111,7 @@ export interface StepApproval {
 	job: string; board: string; job_name?: string; flow: string; step: string; posted_by?: string;
 	wait: {
 		since: string; until: string; number: string;
-		approval: { text?: string; need: Need[]; self?: boolean; fields?: Json; at_deadline?: string; decisions?: { kind: string; by: string; at: string; reason?: string; answers?: Json; override?: boolean }[] };
+		approval: { text?: string; need: Need[]; self?: boolean; fields?: Json; at_deadline?: string; remind?: { at: string }[]; decisions?: { kind: string; by: string; at: string; reason?: string; answers?: Json; override?: boolean }[] };
 		[field: string]: unknown;
 	};
 	/** Undefined: not decided by people. */

@@ -173,17 +173,38 @@ test("a decision has its fields, and an id", async () => {
 	const listen: RequestListener = async (request, response) => {
 		const call = (request.url ?? "").split("/").at(-1)!;
 		sent.push({ call, body: JSON.parse(Buffer.concat(await request.toArray()).toString()) });
-		response.end(JSON.stringify({ outcome: "approved", approval: { step: "ask" } }));
+		response.end(JSON.stringify({ outcome: "approved", approval: { step: "ask", wait: { approval: { remind: [{ at: "2026-11-28T10:00:00Z" }] } } } }));
 	};
 	await against([listen], 5_000, async (client) => {
 		assert.equal((await client.decide("j", "approve", { step: "ask", answers: { ticket: "CHG-1" }, id: "d1", by: "ann" })).outcome, "approved");
 		await client.override("j", "reject", { reason: "outage" });
-		assert.equal((await client.approval("j", "ask")).step, "ask");
+		const asked = await client.approval("j", "ask");
+		assert.deepEqual([asked.step, asked.wait.approval.remind?.[0]?.at], ["ask", "2026-11-28T10:00:00Z"]);
 		await client.approvals({ board: "orders" });
 	});
 	assert.deepEqual(sent.map((one) => one.call), ["Decide", "Override", "GetApproval", "ListApprovals"]);
 	assert.deepEqual(sent[0]!.body, { job: "j", kind: "approve", step: "ask", answers: { ticket: "CHG-1" }, id: "d1", by: "ann" });
 	assert.match(sent[1]!.body.id!, /^[0-9a-f-]{36}$/);
+});
+
+test("the flow of an earlier iteration is found", async () => {
+	const flows: Record<string, object> = {
+		f3: { id: "f3", iteration: 3, previous: "f2", store: { month: 3 } }, f2: { id: "f2", iteration: 2, continued: true, store: { month: 2 }, atoms: [{ name: "a" }] },
+	};
+	const listen: RequestListener = async (request, response) => {
+		const { id } = JSON.parse(Buffer.concat(await request.toArray()).toString());
+		const reads = (request.url ?? "").endsWith("GetJob");
+		response.end(JSON.stringify(reads ? { job: { id: "j", flow: "f3", iteration: 3 } } : { flow: flows[id] }));
+	};
+	await against([listen], 5_000, async (client) => {
+		assert.equal((await client.get("j")).iteration, 3);
+		assert.equal((await client.iteration("j", 3)).id, "f3");
+		const earlier = await client.iteration("j", 2);
+		assert.deepEqual([earlier.store, earlier.continued, earlier.atoms?.[0]?.name], [{ month: 2 }, true, "a"]);
+		for (const iteration of [1, 4]) {
+			await assert.rejects(client.iteration("j", iteration), (error) => error instanceof RefusedError && error.code === "not_found");
+		}
+	});
 });
 
 test("a lost answer is repeated at another node, under the same id", async () => {
