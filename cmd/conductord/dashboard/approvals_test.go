@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"strings"
@@ -53,8 +54,9 @@ func TestApprovalPages(t *testing.T) {
 		status    int
 		has, not  []string
 	}{
-		{"ann", "/dashboard/approvals", 200, []string{page + `"`, "Delete &lt;sda&gt;?", "2 of dba", `aria-current="page">Approvals`}, []string{"Access control is off"}},
-		{"other", "/dashboard/approvals", 200, []string{"No step waits for an approval"}, []string{"Delete"}},
+		{"ann", "/dashboard/approvals", 200, []string{page + `"`, "Delete &lt;sda&gt;?", "2 of dba", `aria-current="page">Approvals (1)<`}, []string{"Access control is off"}},
+		{"other", "/dashboard/approvals", 200, []string{"No step waits for an approval", `>Approvals<`}, []string{"Delete"}},
+		{"viewer", "/dashboard/jobs", 200, []string{`>Approvals (1)<`}, nil},
 		{"ann", page, 200, []string{page + `/approve"`, page + `/reject"`, `name="field-ticket" required maxlength`, ">Ticket</label>", `name="field-size" required type="number" step="1"`, `name="field-share" type="number" step="any"`,
 			`<option>true</option>`, `<option>gold</option><option>2</option>`, `<textarea id="field-hosts-approve"`, `name="wait" value="`, "Reminders", "No decisions yet"}, []string{page + `/withdraw"`, page + `/override"`, `name="by"`}},
 		{"eve", page, 200, []string{"none of the needed roles"}, []string{page + `/approve"`}},
@@ -154,5 +156,27 @@ func TestDecisionsByForm(t *testing.T) {
 	}
 	if response, _ := s.request(http.MethodPost, "admin", page+"/override", full, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); response.StatusCode != http.StatusForbidden {
 		t.Errorf("a form of another site: status %d", response.StatusCode)
+	}
+}
+
+// TestCountOfApprovals: the navigation counts the open approvals, up to a limit, and only when it is shown.
+func TestCountOfApprovals(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	counted := func(path string) string {
+		_, text := s.request(http.MethodGet, "viewer", path, nil)
+		_, after, _ := strings.Cut(text, ">Approvals")
+		count, _, _ := strings.Cut(after, "</a>")
+		return html.UnescapeString(count)
+	}
+	for range 20 {
+		s.asking("ask", `{}`)
+	}
+	if got, want := counted("/dashboard/"), " (20)"; got != want {
+		t.Errorf("the count is %q, want %q", got, want)
+	}
+	s.asking("ask", `{}`)
+	if got, want := counted("/dashboard/"), " (20+)"; got != want {
+		t.Errorf("the count is %q, want %q", got, want)
 	}
 }

@@ -27,12 +27,15 @@ import (
 // flowData is the data of the page of a flow: its picture, its steps, and the selected step.
 type flowData struct {
 	ID      string    // of the job; or of the flow, if its jobs were removed
-	Job     *jobs.Job // nil: removed
+	Job     *jobs.Job // nil: removed, or the page shows an earlier iteration
 	Flow    logbook.FlowDetail
-	Why     *v1.ExplainResponse // what else than this page explains; nil: nothing
-	Steps   string              // how many, by state
-	Causes  []string            // what failed first at the start; see causesOf
-	Ignored string              // the failures that are ignored; empty: none
+	Earlier int // number of the earlier iteration that the page shows; 0: the page shows the current flow
+	// Iterations are links to the kept iterations of a flow that continues.
+	Iterations []link
+	Why        *v1.ExplainResponse // what else than this page explains; nil: nothing
+	Steps      string              // how many, by state
+	Causes     []string            // what failed first at the start; see causesOf
+	Ignored    string              // the failures that are ignored; empty: none
 	// NoReturn names the point of no return that the flow has passed; empty: none.
 	NoReturn string
 	Picture  template.HTML
@@ -83,6 +86,14 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 	if err := v.findFlow(ctx, data); err != nil {
 		return view{}, err
 	}
+	latest, said := data.Flow.Iteration, "conductord flow show "+data.ID
+	if text := v.query("iteration"); text != "" {
+		if err := v.goBack(ctx, data, text); err != nil {
+			return view{}, err
+		}
+		said += " --iteration " + text
+	}
+	data.Iterations = v.iterationLinks(data.ID, latest, max(data.Flow.Iteration, 1))
 	v.same = func(ctx context.Context) bool { return v.sameFlow(ctx, data) }
 	v.draw(data)
 	if v.query("step") != "" {
@@ -103,7 +114,7 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 	if data.Job != nil {
 		watch = &v1.WatchRequest{Flows: true, Job: data.ID}
 	}
-	return view{Title: "Flow " + data.Flow.Name, Command: "conductord flow show " + data.ID, Data: data, Watch: watch}, nil
+	return view{Title: "Flow " + data.Flow.Name, Command: said, Data: data, Watch: watch}, nil
 }
 
 // draw makes the picture and the timeline of a flow.

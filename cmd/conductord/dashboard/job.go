@@ -113,6 +113,7 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 		if len(flow.Picture) > v.bound(maxValueSum) { // only the flow's page has room for the picture
 			flow.Picture = ""
 		}
+		flow.Iterations = v.iterationLinks(id, flow.Flow.Iteration, 0)
 		data.Flow, data.Waits = flow, v.waitsOf(flow)
 	}
 	data.Operations = v.offered(jobOperations(id, data), data.Job.GetBoard(), "jobs", id)

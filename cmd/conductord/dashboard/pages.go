@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -85,6 +86,7 @@ func actions() []action {
 type link struct {
 	Text, Path string
 	Current    bool
+	Count      string // open objects of the page; empty: none
 }
 
 // shown is the input of the layout's template.
@@ -117,10 +119,30 @@ func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 			if path == "{$}" {
 				path = ""
 			}
-			s.Menu = append(s.Menu, link{other.menu, d.options.Path + path, section == other.pattern})
+			s.Menu = append(s.Menu, link{other.menu, d.options.Path + path, section == other.pattern, ""})
 		}
 	}
 	return s
+}
+
+// maxCounted limits the count of open approvals in the navigation, because every page reads them.
+const maxCounted = 20
+
+// countApprovals adds the number of open approvals that the user can see to the navigation. A page is shown without it
+// if this node cannot read them.
+func (s *shown) countApprovals(v *visit) {
+	i := slices.IndexFunc(s.Menu, func(l link) bool { return l.Path == v.dashboard.options.Path+"approvals" })
+	if i < 0 {
+		return
+	}
+	answer, _ := ask(v.request.Context(), v.api.board.ListApprovals, &v1.ListApprovalsRequest{Limit: maxCounted, Stale: true})
+	switch n := len(answer.GetApprovals()); {
+	case n == 0:
+	case answer.GetNext() != "":
+		s.Menu[i].Count = fmt.Sprintf("%d+", n)
+	default:
+		s.Menu[i].Count = fmt.Sprint(n)
+	}
 }
 
 // maxPage limits a page, in bytes.
@@ -149,7 +171,11 @@ func (d *Dashboard) fitted(ctx context.Context, v *visit, p page, template strin
 // render renders a page. If the text is too large, it returns the text with an error.
 func (d *Dashboard) render(v *visit, p page, content view, template string) ([]byte, error) {
 	var text bytes.Buffer
-	err := d.views.of(p.name).ExecuteTemplate(&text, template, d.shown(v, p, content))
+	input := d.shown(v, p, content)
+	if template == "layout" { // the live part has no navigation
+		input.countApprovals(v)
+	}
+	err := d.views.of(p.name).ExecuteTemplate(&text, template, input)
 	if err == nil && text.Len() > maxPage {
 		err = fmt.Errorf("it has %d bytes; the limit of a page is %d", text.Len(), maxPage)
 	}
