@@ -20,7 +20,7 @@ import (
 var ofPrograms = []protoreflect.FullName{
 	"conductord.v1.Approval.text", "conductord.v1.Attempt.stderr", "conductord.v1.Definition.hash", "conductord.v1.Definition.packed", "conductord.v1.Ending.reason",
 	"conductord.v1.Event.reason", "conductord.v1.ExplainResponse.text", "conductord.v1.Failure.message", "conductord.v1.Failure.stack",
-	"conductord.v1.Job.reason", "conductord.v1.JobError.reason", "conductord.v1.LogLine.text", "conductord.v1.RevertCause.reason", "conductord.v1.Signal.reject",
+	"conductord.v1.Job.reason", "conductord.v1.JobError.reason", "conductord.v1.LogLine.text", "conductord.v1.PublishCommand.reject", "conductord.v1.RevertCause.reason", "conductord.v1.Signal.reject",
 	"conductord.v1.SignalCommand.reject", "conductord.v1.StepOutcome.output", "conductord.v1.StepOutcome.stderr", "conductord.v1.Value.json",
 }
 
