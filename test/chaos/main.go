@@ -247,6 +247,6 @@ func tell(r *cluster.Runner, took time.Duration) {
 			lines = append(lines, "  damage: "+line)
 		}
 	}
-	fmt.Printf("\nseed %d, %v: %d rounds, %d faults, %d calls of plain clients, %d flows (%d undone)\n%v\n%s\n",
-		r.Plan.Seed, took.Round(time.Second), report.Rounds, total, report.Calls, report.Flows, report.Reverted, report.Repeatable, strings.Join(lines, "\n"))
+	fmt.Printf("\nseed %d, %v: %d rounds, %d faults, %d calls of plain clients, %d flows (%d undone)\n%v\n%v\n%s\n",
+		r.Plan.Seed, took.Round(time.Second), report.Rounds, total, report.Calls, report.Flows, report.Reverted, report.Signals, report.Repeatable, strings.Join(lines, "\n"))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/conductord/conductord/jobs"
@@ -13,7 +14,11 @@ import (
 
 // check checks a round after its faults are repaired. ctx ends at the time when every job must
 // have ended.
-func (r *Runner) check(ctx context.Context, history *History, sessions []jobs.SessionID, p *posted) error {
+func (r *Runner) check(ctx context.Context, history *History, sessions []jobs.SessionID, p *posted, signals *signalling) error {
+	var checking sync.WaitGroup // beside the other checks, which mostly wait
+	defer checking.Wait()
+	var signalled error
+	checking.Go(func() { signalled = signals.check(ctx) })
 	flows, err := r.awaitFlows(ctx, p)
 	if err != nil {
 		return err
@@ -33,6 +38,12 @@ func (r *Runner) check(ctx context.Context, history *History, sessions []jobs.Se
 	}
 	if err := r.checkTakeover(ctx); err != nil {
 		return err
+	}
+	checking.Wait()
+	r.Report.Signals.add(signals.counts)
+	if signalled != nil {
+		r.Keep("signals", signalled.Error())
+		return signalled
 	}
 	if r.Gather != nil {
 		if err := r.Gather(r.ledger); err != nil {

@@ -83,7 +83,7 @@ func StartConductor(ctx context.Context, o ConductorOptions) (*Conductor, error)
 		return nil, err
 	}
 	registry := flow.NewRegistry()
-	if err := flow.Register(registry, flowKind, c.build); err != nil {
+	if err := errors.Join(flow.Register(registry, flowKind, c.build), flow.Register(registry, waitKind, buildWaits)); err != nil {
 		return nil, err
 	}
 	conducting, err := conductor.New(conductor.Options{

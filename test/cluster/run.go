@@ -25,8 +25,10 @@ type Runner struct {
 	Think     time.Duration // maximum time between two calls of one worker
 	Term      time.Duration // time for which they work on the same jobs; 0: 500 ms
 	FlowEvery time.Duration // time between two posted jobs with a flow; 0: a second
-	Work      time.Duration // the longest that a step takes; 0: 500 ms
-	Settle    time.Duration // from the end of the faults until every job has ended; 0: 60 s
+	// SignalEvery is the time between two signals of one sender; 0: 200 ms.
+	SignalEvery time.Duration
+	Work        time.Duration // the longest that a step takes; 0: 500 ms
+	Settle      time.Duration // from the end of the faults until every job has ended; 0: 60 s
 	// In a healthy cluster, the job of a silent owner becomes claimable between Cooled and
 	// Takeover after the TTL; 0: no bound.
 	Cooled   time.Duration
@@ -65,6 +67,7 @@ type Report struct {
 	Calls    int
 	Flows    int
 	Reverted int
+	Signals  SignalCounts
 	// Repeatable counts the executions of steps that are repeatable.
 	Repeatable Executions
 	// Unserved is the longest time without an acknowledged write, by nemesis, in
@@ -97,6 +100,7 @@ func (r *Runner) defaults() {
 	}
 	set(&r.Term, 500*time.Millisecond)
 	set(&r.FlowEvery, time.Second)
+	set(&r.SignalEvery, 200*time.Millisecond)
 	set(&r.Work, 500*time.Millisecond)
 	set(&r.Settle, time.Minute)
 	if r.Workers == 0 {
@@ -166,6 +170,10 @@ func (r *Runner) round(ctx context.Context, number int, faults []Fault) error {
 	}
 	var posted posted
 	labour.Go(func() { r.postFlows(working, number, &posted) })
+	signals := r.newSignalling(number)
+	for _, w := range workers[:min(senders, len(workers))] {
+		labour.Go(func() { signals.work(working, w.Client, w.Number) })
+	}
 
 	fault := r.carryOut(ctx, faults)
 	r.heal()
@@ -177,7 +185,7 @@ func (r *Runner) round(ctx context.Context, number int, faults []Fault) error {
 	}
 	settling, cancel := context.WithDeadline(ctx, healed.Add(r.Settle))
 	defer cancel()
-	return errors.Join(r.checkWaiting(settling, waiting), r.check(settling, history, sessions, &posted))
+	return errors.Join(r.checkWaiting(settling, waiting), r.check(settling, history, sessions, &posted, signals))
 }
 
 // served notes how long plain clients went without an acknowledged write.

@@ -77,7 +77,7 @@ func virtual(t *testing.T, more func(round int) bool, began time.Duration) {
 			Kinds: drawn(three), Client: three.BadClientKinds(), Offsets: cluster.Offsets,
 		},
 		Command: command(),
-		Think:   2 * time.Second, Term: 5 * time.Second, FlowEvery: 3 * time.Second, Work: 3 * time.Second,
+		Think:   2 * time.Second, Term: 5 * time.Second, FlowEvery: 3 * time.Second, SignalEvery: 2 * time.Second, Work: 3 * time.Second,
 		// A second of grace, half a second of cooling, and the second of the promise.
 		Cooled: 1500 * time.Millisecond, Takeover: 2500 * time.Millisecond,
 		Logger: logger(logs, "", hclog.Debug),
@@ -92,9 +92,9 @@ func virtual(t *testing.T, more func(round int) bool, began time.Duration) {
 	}
 	_ = logs.Close()
 	took := realTime() - began
-	t.Logf("%d rounds, %v in %v, %.0f virtual seconds a second; %d calls, %d flows, %d of them reverted; %v; faults: %v",
+	t.Logf("%d rounds, %v in %v, %.0f virtual seconds a second; %d calls, %d flows, %d of them reverted; %v; %v; faults: %v",
 		runner.Report.Rounds, time.Since(start).Round(time.Second), took.Round(time.Millisecond),
-		time.Since(start).Seconds()/took.Seconds(), runner.Report.Calls, runner.Report.Flows, runner.Report.Reverted, runner.Report.Repeatable, runner.Report.Faults)
+		time.Since(start).Seconds()/took.Seconds(), runner.Report.Calls, runner.Report.Flows, runner.Report.Reverted, runner.Report.Signals, runner.Report.Repeatable, runner.Report.Faults)
 	if t.Failed() {
 		t.Logf("the log, the histories and the nodes' files are in %s", dir)
 		return
