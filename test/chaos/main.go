@@ -39,6 +39,7 @@ type options struct {
 	dir     string
 	store   string
 	round   time.Duration
+	settle  time.Duration
 	keep    bool
 	liars   bool
 }
@@ -50,6 +51,7 @@ func main() {
 	flag.StringVar(&o.nemeses, "nemesis", "", "only these nemeses, with commas between; empty: all")
 	flag.BoolVar(&o.each, "each", false, "one short round of each nemesis, on the leader where there is a choice, instead of minutes")
 	flag.DurationVar(&o.round, "round", 20*time.Second, "how long there are faults in a round")
+	flag.DurationVar(&o.settle, "settle", time.Minute, "the limit of the checks after a round, for busy machines")
 	flag.StringVar(&o.module, "module", "", "the folder of another checkout, whose daemon is broken instead")
 	flag.StringVar(&o.store, "log-store", mixed, "the log store of the nodes: bolt, wal, or mixed, where only the second node has wal")
 	flag.StringVar(&o.dir, "dir", "", "where everything is written; empty: a temporary folder, removed if all is well")
@@ -177,7 +179,7 @@ func newRunner(o options, broken cluster.Cluster, steps *processes.Steps) *clust
 	return &cluster.Runner{
 		Cluster: broken, Plan: plan, Command: command(o), Posting: steps.Posting, Gather: steps.Gather,
 		// So that every conductor always has jobs.
-		FlowEvery: 250 * time.Millisecond, Work: time.Second, Think: 20 * time.Millisecond,
+		FlowEvery: 250 * time.Millisecond, Work: time.Second, Think: 20 * time.Millisecond, Settle: o.settle,
 		// A paused daemon does not stop its steps.
 		Lenient: true,
 		Longest: longest, Takeover: takeover,
@@ -222,6 +224,9 @@ func command(o options) string {
 	}
 	if o.module != "" {
 		words = append(words, "-module "+o.module)
+	}
+	if o.settle != time.Minute {
+		words = append(words, fmt.Sprintf("-settle %v", o.settle))
 	}
 	if o.store != mixed {
 		words = append(words, "-log-store "+o.store)
