@@ -226,7 +226,11 @@ func (e *explanation) kept(s *Situation) {
 		e.say(jobs.CauseDelayed, "it is not due before %s", moment(s.Job.DueAt))
 		e.Until, e.Remedy = s.Job.DueAt, e.does(jobs.RemedyMakeDue)
 	case jobs.StateCooling:
-		e.say(jobs.CauseCooling, "it cools down until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner released it"))
+		does := "waits"
+		if s.Lost {
+			does = "cools down"
+		}
+		e.say(jobs.CauseCooling, "it %s until %s: %s", does, moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner released it"))
 		e.Until = s.Job.DueAt
 		if what, remedy := s.Awaits.say(s.Job.ID); what != "" {
 			e.say(jobs.CauseCooling, "%s; %s", cmp.Or(s.Job.Reason, "a step waits for "+what), remedy)

@@ -101,7 +101,7 @@ func TestExplain(t *testing.T) {
 		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
 		{"waits for a try", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "waits to try step pay again"
-		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: waits to try step pay again", "retry_now ID"},
+		}, jobs.CauseCooling, "it waits until 2030-01-02T13:00:00Z: waits to try step pay again", "retry_now ID"},
 		{"waits for a topic", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for topic payments, key o'7 since noon", explain.Wait{Board: "mail", Topic: "payments", Key: "o'7"}
 		}, jobs.CauseCooling, `step pay waits for topic payments, key o'7 since noon; publish with ` + "`conductord signal publish payments --key 'o'\\''7' --board mail`", ""},
