@@ -46,7 +46,7 @@ func Check(schema, answers json.RawMessage) error {
 		return &logbook.InvalidError{Field: "decision answers", Reason: `no JSON object; write {"FIELD": VALUE}`}
 	}
 	if err := compiled.Validate(value); err != nil {
-		return &logbook.InvalidError{Field: "decision answers", Reason: reasons(err)}
+		return &logbook.InvalidError{Field: "decision answers", Reason: reasons(err) + "; `conductord approval show` prints the fields"}
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func reasons(err error) string {
 		lines = lines[1:] // the first one has only the name of the schema
 	}
 	for i, line := range lines {
-		lines[i] = strings.TrimPrefix(strings.TrimSpace(line), "- ")
+		lines[i] = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(line), "- "), "at '': ") // the whole object
 	}
 	text := strings.Join(lines, "; ")
 	if len(text) > maxReasons {

@@ -22,7 +22,7 @@ func TestCheck(t *testing.T) {
 		{`{}`, `{"any": [1]}`, ""},
 		{`{"properties": {"a": {}}}`, "", ""},
 		{"", `{"ticket": "CHG-1"}`, "has no fields"},
-		{change, "", "ticket"},
+		{change, "", "answers is invalid: missing property 'ticket'; `conductord approval show` prints the fields"},
 		{change, `{"ticket": "1"}`, "/ticket"},
 		{change, `{"ticket": 7, "hosts": 11}`, "/hosts"},
 		{change, `{"ticket": "CHG-1", "until": "soon"}`, "/until"},
