@@ -10,6 +10,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // asking makes an atom that waits for an approval.
@@ -68,6 +69,9 @@ func TestApproversHaveRoles(t *testing.T) {
 	// ann fills owner first, and dba when cid comes.
 	if got := r.ok(decidedBy("ann", job, "approve", "5")).GetDecide(); got.Outcome != "" || len(got.Missing) != 1 {
 		t.Errorf("after ann: %v", got)
+	}
+	if s, err := r.Situation(jobID(job), r.now); err != nil || logbook.NeedText(s.Awaits.Missing) != "1 of dba" {
+		t.Errorf("explained after ann: %+v, %v", s.Awaits, err)
 	}
 	if got := r.ok(decidedBy("cid", job, "approve", "6")).GetDecide(); got.Outcome != "approved" {
 		t.Errorf("after cid: %v", got)

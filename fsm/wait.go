@@ -210,6 +210,9 @@ func (v *view) awaited(j *jobRecord) (wait explain.Wait) {
 			wait.Board, wait.Topic, wait.Key = row.GetBoard(), row.GetTopic(), row.GetKey()
 		default:
 			wait.Approval = row.GetStep()
+			if a, err := v.findApproval(j.ID, row.GetStep()); err == nil && len(a.wait.Approval.Decisions) > 0 {
+				wait.Missing = a.wait.Approval.Missing()
+			}
 		}
 		return false
 	})

@@ -105,6 +105,10 @@ func TestExplain(t *testing.T) {
 		{"waits for a topic", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for topic payments, key o'7 since noon", explain.Wait{Board: "mail", Topic: "payments", Key: "o'7"}
 		}, jobs.CauseCooling, `step pay waits for topic payments, key o'7 since noon; publish with ` + "`conductord signal publish payments --key 'o'\\''7' --board mail`", ""},
+		{"waits for an approval", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "step ask waits for approval by 2 of dba since noon"
+			s.Awaits = explain.Wait{Approval: "ask", Missing: []logbook.Need{{Role: "dba", Count: 1}}}
+		}, jobs.CauseCooling, "approval by 2 of dba since noon; missing: 1 of dba; decide with `conductord approval approve ", ""},
 		{"waits for a signal", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for signal paid since noon", explain.Wait{Signal: "paid"}
 		}, jobs.CauseCooling, "step pay waits for signal paid since noon; send it with `conductord job signal ", ""},

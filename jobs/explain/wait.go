@@ -5,20 +5,26 @@ import (
 	"strings"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // Wait is an open wait of a job: for Signal, for a publication, or for the approval of a step. Zero: none.
 type Wait struct {
 	Signal            string
 	Board, Topic, Key string
-	Approval          string // the step
+	Approval          string         // the step
+	Missing           []logbook.Need // of an approval with decisions: the people that must still approve
 }
 
 // say describes the wait, and the command that ends it; empty: none.
 func (w Wait) say(job jobs.JobID) (what, remedy string) {
 	switch {
 	case w.Approval != "":
-		return "an approval", fmt.Sprintf("decide with `conductord approval approve %s %s`", job, w.Approval)
+		remedy = fmt.Sprintf("decide with `conductord approval approve %s %s`", job, w.Approval)
+		if len(w.Missing) > 0 {
+			remedy = "missing: " + logbook.NeedText(w.Missing) + "; " + remedy
+		}
+		return "an approval", remedy
 	case w.Topic != "":
 		board := ""
 		if w.Board != jobs.DefaultBoard {
