@@ -16,6 +16,7 @@ from oslo_serialization import jsonutils
 from taskflow import exceptions as exc
 from taskflow import states
 from taskflow.persistence import base, models
+from taskflow.storage import Storage
 
 from .claim import Claim, held
 from .errors import as_json, translated
@@ -230,7 +231,12 @@ def _detail(row: Row) -> Row:
 
 def _atom(row: Row) -> models.AtomDetail:
     types = {kind: type for type, kind in ATOMS.items()}
-    return models.atom_detail_class(types[row["factory"]["name"]]).from_dict(_detail(row))
+    atom = models.atom_detail_class(types[row["factory"]["name"]]).from_dict(_detail(row))
+    if atom.name == Storage.injector_name and atom.results is None:
+        # TaskFlow saves the detail of the store first, and its values in a second write. If the process dies
+        # between these writes, TaskFlow cannot build the engine again: it adds the values to None.
+        atom.results, atom.state = {}, states.SUCCESS
+    return atom
 
 
 def _flows(rows: List[Row]) -> List[models.FlowDetail]:

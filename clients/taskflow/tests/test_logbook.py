@@ -3,9 +3,10 @@
 import contextlib
 
 import node  # first: it makes the packages importable
+from taskflow import engines, states, storage, test
 from taskflow import exceptions as exc
-from taskflow import test
 from taskflow.persistence import backends, models
+from taskflow.tests import utils
 from taskflow.tests.unit.persistence import base
 
 from conductord_taskflow import Backend
@@ -87,6 +88,19 @@ class LogbookTest(LogbookCase):
     def test_a_value_that_is_not_json(self):
         book, _, (atom,) = self.book(results=float("nan"))
         self.assertRaises(exc.StorageFailure, self._get_connection().save_logbook, book)
+
+    def test_a_crash_between_the_two_writes_of_a_store(self):
+        book, flow, _ = self.book(atoms=0)
+        conn = self._get_connection()
+        conn.save_logbook(book)
+        flow.add(models.TaskDetail(storage.Storage.injector_name, str(node.uuid.uuid4())))  # the first write
+        conn.update_flow_details(flow)
+        for _ in range(2):
+            found = conn.get_flow_details(flow.uuid)
+            engine = engines.load(utils.TaskOneArgOneReturn("task", provides="y"), store={"x": 1}, flow_detail=found, backend=self.backend)
+        engine.run()
+        self.assertEqual({"x": 1, "y": 1}, engine.storage.fetch_all())
+        self.assertEqual(states.SUCCESS, conn.get_flow_details(flow.uuid).state)
 
     def test_any_text_is_an_id(self):
         book = models.LogBook("named", uuid="my-book")
