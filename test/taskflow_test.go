@@ -37,22 +37,17 @@ func TestTaskFlowBoards(t *testing.T) {
 func TestTaskFlowPrograms(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	runTaskFlow(t, "test_conductors", "test_engines")
+	runTaskFlows(t, "test_conductors", "test_engines.threads", "test_engines.processes", "test_engines.workers")
 }
 
 // TestTaskFlowFaults checks the faults that TaskFlow's boards have had in production: lost claims, long
 // steps, logbooks that cannot be written, bad postings, killed conductors. It also moves jobs between
-// Redis and conductord. The tests mostly wait, so they run in parallel, each with its own node.
+// Redis or ZooKeeper and conductord.
 func TestTaskFlowFaults(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	for _, tests := range []string{"test_faults.FaultTest", "test_faults.LongStepTest", "test_faults.TakeoverTest", "test_chaos.CutTest",
-		"test_chaos.ChaosTest", "test_move"} {
-		t.Run(tests, func(t *testing.T) {
-			t.Parallel()
-			runTaskFlow(t, tests)
-		})
-	}
+	runTaskFlows(t, "test_faults.FaultTest", "test_faults.LongStepTest", "test_faults.TakeoverTest", "test_chaos.CutTest",
+		"test_chaos.ChaosTest", "test_move")
 }
 
 // TestTaskFlowCluster runs TaskFlow programs with access tokens on three nodes with TLS, and kills the
@@ -105,6 +100,17 @@ func TestTaskFlowCluster(t *testing.T) {
 	case <-killed:
 	default:
 		t.Error("no leader was killed")
+	}
+}
+
+// runTaskFlows runs each of several tests of clients/taskflow/tests in parallel, because they mostly wait.
+func runTaskFlows(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runTaskFlow(t, name)
+		})
 	}
 }
 
