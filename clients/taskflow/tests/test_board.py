@@ -1,8 +1,10 @@
 """TaskFlow's tests of jobboards, and what its Redis and ZooKeeper tests add."""
 
 import contextlib
+import json
 import threading
 import time
+import urllib.request
 
 import node  # first: it makes the packages importable
 from conductord import Client
@@ -275,6 +277,54 @@ class BoardTest(BoardCase):
             self.client.call("BoardService/Claim", {"session": mine["id"], "job": job.uuid, "nonce": str(node.uuid.uuid4())})
             self.assertRaises(excp.JobFailure, self.board.consume, job, "w")
             self.assertEqual("w", self.board.find_owner(job))
+
+
+class OtherProgramsTest(BoardCase):
+    """Programs without TaskFlow see TaskFlow's jobs and carry them out. They use HTTP, as a shell script with curl does."""
+
+    def fetch(self, path, body=None):
+        request = urllib.request.Request("http://%s/%s" % (node.SERVER, path), body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.read().decode()
+
+    def curl(self, method, **request):
+        return json.loads(self.fetch("conductord.v1." + method, json.dumps(request).encode()))
+
+    def claim_next(self):
+        session = str(node.uuid.uuid4())
+        self.curl("SessionService/Open", opening={"id": session, "name": "shell", "ttl": "60s"})
+        claim = {"session": session, "nonce": str(node.uuid.uuid4()), "boards": [self.board.board], "kinds": ["taskflow"], "max": 1}
+        claimed, = self.curl("BoardService/ClaimNext", wait="5s", claim=claim)["claimed"]
+        return claimed["job"]
+
+    def test_a_worker(self):
+        with self.connected():
+            job = self.post(details={"image": 17})
+            row = self.claim_next()
+            self.assertEqual((job.uuid, {"image": 17}, job.book_uuid), (row["id"], row["details"]["details"], row["details"]["book"]["uuid"]))
+            self.assertEqual((states.CLAIMED, "shell"), (job.state, self.board.find_owner(job)))
+            self.assertRaises(excp.UnclaimableJob, self.board.claim, job, "w")
+            self.assertRaises(excp.JobFailure, self.board.consume, job, "w")
+            self.curl("BoardService/Consume", job=job.uuid, token=row["token"], outcome="success")
+            self.assertTrue(job.wait(5))
+            self.assertEqual((states.COMPLETE, []), (job.state, self.jobs()))
+
+    def test_the_trash(self):
+        with self.connected():
+            job = self.post()
+            self.curl("BoardService/Trash", job=job.uuid, token=self.claim_next()["token"], reason="no such image")
+            self.assertEqual((states.COMPLETE, 0), (job.state, self.board.job_count))
+            self.assertEqual(("trashed", "no such image"), (self.client.get(job.uuid).state, self.client.get(job.uuid)["reason"]))
+
+    def test_dashboard_and_metrics(self):
+        with self.connected():
+            job = self.post("resize-17")
+            for path in ("jobs/" + job.uuid, "jobs?board=" + self.board.board):
+                page = self.fetch("dashboard/" + path)
+                self.assertIn("resize-17", page)
+                self.assertIn("taskflow", page)
+            self.assertIn('conductord_board_jobs{board="%s",state="claimable"} 1\n' % self.board.board, self.fetch("metrics"))
+            self.assertEqual("no_conductor", self.client.call("BoardService/Explain", {"id": job.uuid})["cause"])
 
 
 class FetchTest(test.TestCase):
