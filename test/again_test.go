@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -42,6 +43,7 @@ echo "{\"following\": $((month + 1)), \"open\": $open}"
 // TestBillsSurviveKills: a job bills 20 months in 20 iterations, while its owner is killed three times and the leader once.
 // Each month is billed once, with its own key, in order. Each attempt at a month uses the key of the month.
 func TestBillsSurviveKills(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	handlers, bills := filepath.Join(dir, "handlers"), filepath.Join(dir, "bills")
