@@ -137,7 +137,7 @@ func TestFaults(t *testing.T) {
 		{"log store", "log_store = \"WAL\"\n" + good, []string{`1: log_store: must be bolt or wal, not "WAL"`}},
 		{"log level", good + "[log]\nlevel = \"loud\"", []string{`18: log.level: must be trace, debug`}},
 		{"node is no member", strings.Replace(good, `"n1"`, `"n3"`, 1), []string{`1: node: "n3" is not in cluster.members`}},
-		{"node's name", strings.ReplaceAll(good, "n1", "n 1"), []string{"1: node: must begin with a letter", "8: cluster.members[0].name: must begin with a letter"}},
+		{"node's name", strings.ReplaceAll(good, "n1", "n 1"), []string{"1: node: must start with a letter", "8: cluster.members[0].name: must start with a letter"}},
 		{"member's name twice", strings.Replace(good, `"n2"`, `"n1"`, 1), []string{`13: cluster.members[1].name: there is another member "n1"`}},
 		{"member's address twice", strings.ReplaceAll(good, "127.0.0.2:7071", "127.0.0.1:7070"), []string{"14: cluster.members[1].raft: is also the address of cluster.members[0].api"}},
 		{"member without a port", strings.ReplaceAll(good, "127.0.0.2:7071", "127.0.0.2"), []string{`14: cluster.members[1].raft: must be HOST:PORT, not "127.0.0.2"`}},

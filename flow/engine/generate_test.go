@@ -199,20 +199,9 @@ func (d *drawing) policy(f *flow.Flow) *flow.Flow {
 	return f.OnFailure(policy)
 }
 
-// each draws a part that is run for each of two elements, of three in turns, or of none. Steps
-// behind it do not see its values.
-func (d *drawing) each(name string, depth int) flow.Node {
-	retry, leave := d.retry(name)
-	defer leave()
-	list, elements := "pair", 2
-	if d.oneIn(6, "nobody to run it for") {
-		list, elements = "none", 0
-	} else if d.oneIn(3, "turns") {
-		d.has("turns")
-		list, elements = "list", 3
-	}
+// countElements notes the number of elements of an each in every instance of the each.
+func (d *drawing) countElements(name string, elements int) {
 	d.counts[name] = elements
-	d.has("each")
 	openings := []string{name}
 	for _, outer := range d.around {
 		var deeper []string
@@ -227,6 +216,22 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	for _, opening := range openings {
 		d.elements[opening] = elements
 	}
+}
+
+// each draws a part that is run for each of two elements, of three in turns, or of none. Steps
+// after it do not see its values.
+func (d *drawing) each(name string, depth int) flow.Node {
+	retry, leave := d.retry(name)
+	defer leave()
+	list, elements := "pair", 2
+	if d.oneIn(6, "nobody to run it for") {
+		list, elements = "none", 0
+	} else if d.oneIn(3, "turns") {
+		d.has("turns")
+		list, elements = "list", 3
+	}
+	d.has("each")
+	d.countElements(name, elements)
 	needsSome := !d.tolerant && elements > 0 && d.oneIn(5, "enough elements")
 	var options []flow.EachOption
 	if elements == 3 {

@@ -250,8 +250,8 @@ type finish struct {
 	lost      map[string]bool // executions that were running when a run was cut off
 }
 
-// series runs a flow until it ends, with a mishap in each of the first runs.
-func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
+// renew gives the world an empty journal and no calls.
+func (c *trial) renew() {
 	w := c.world
 	w.mu.Lock()
 	w.series, w.signals, w.hurry = w.series+1, nil, make(chan struct{}, 1)
@@ -262,6 +262,12 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	if c.begins {
 		w.early = firstSteps(c.plan)
 	}
+}
+
+// series runs a flow until it ends, with a mishap in each of the first runs.
+func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
+	w := c.world
+	c.renew()
 	c.updates, c.runs = nil, nil
 	f := finish{lost: make(map[string]bool)}
 	if c.limit > 0 {

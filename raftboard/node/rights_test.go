@@ -257,7 +257,7 @@ func TestClaimsEndWithTheGrant(t *testing.T) {
 	}
 	eventually(t, "the job is claimable", func() bool {
 		job, err := c.operator.Job(t.Context(), own.claimed)
-		return err == nil && job.State == jobs.StateClaimable && strings.Contains(job.Reason, "no longer work")
+		return err == nil && job.State == jobs.StateClaimable && strings.Contains(job.Reason, "lost the permission")
 	})
 	if err := c.as(own.workerToken).KeepAlive(t.Context(), own.session); err != nil {
 		t.Errorf("its session: %v", err)

@@ -174,7 +174,7 @@ func TestShortHelp(t *testing.T) {
 	for _, args := range paths {
 		whole := args == "server" || args == "config init"
 		got := clitest.Run(t, nil, append(strings.Fields(args), "--help")...)
-		if strings.Contains(got.Out, "--raft-heartbeat") != whole || strings.Contains(got.Out, "takes the settings of conductord server as well") == whole {
+		if strings.Contains(got.Out, "--raft-heartbeat") != whole || strings.Contains(got.Out, "also accepts the setting flags of conductord server") == whole {
 			t.Errorf("%s --help:\n%s", args, got.Out)
 		}
 		if !strings.Contains(got.Out, "Global flags (see conductord --help): --ca-file ") || strings.Contains(got.Out, "PEM file of the client certificate") {

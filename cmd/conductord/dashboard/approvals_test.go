@@ -123,7 +123,7 @@ func TestDecisionsByForm(t *testing.T) {
 		{"ann", "approve", with("field-hosts", "a,b"), 400, "field hosts is", 0, ""},
 		{"ann", "approve", with("field-size", "many"), 400, "field size is", 0, ""},
 		{"ann", "approve", with("field-ticket", ""), 400, "ticket", 0, ""},
-		{"ann", "approve", with("wait", "1"), 409, "waits anew", 0, ""},
+		{"ann", "approve", with("wait", "1"), 409, "waits for a new approval", 0, ""},
 		{"ann", "approve", with("wait", "x"), 400, "number of the wait", 0, ""},
 		{"eve", "approve", full, 403, "none of the needed roles", 0, ""},
 		{"viewer", "approve", full, 403, "", 0, ""},

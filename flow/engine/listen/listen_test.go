@@ -139,7 +139,7 @@ func TestAListenerThatFailsIsLeftOut(t *testing.T) {
 					if bad.String() != want || before.String() != "a b c -1 d" || behind.String() != "a b c -1 d" {
 						t.Errorf("heard %s; %s; %s", before, bad, behind)
 					}
-					if strings.Count(log.String(), "is not called any more") != 1 || !strings.Contains(log.String(), row.log) {
+					if strings.Count(log.String(), "it gets no more events") != 1 || !strings.Contains(log.String(), row.log) {
 						t.Errorf("the log says %s", &log)
 					}
 				})

@@ -33,7 +33,7 @@ func TestQuotaCommands(t *testing.T) {
 		{"-o json quota list", 0, `"watches": "4"`},
 		{"quota save --boards orders/* --jobs 3", 0, "saved"},
 		{"job post --board orders/eu --kind k --name c", 0, ""},
-		{"quota delete", cli.ExitUsage, "name a principal or boards"},
+		{"quota delete", cli.ExitUsage, "name either a principal or boards"},
 		{"quota delete --boards orders/*", 0, `deleted the quota of boards "orders/*"`},
 		{"quota delete --boards orders/*", cli.ExitNotFound, "not found"},
 		{"job post --board orders/eu --kind k --name d", 0, ""},

@@ -40,7 +40,7 @@ func TestFlowInterventions(t *testing.T) {
 			"recorded: skip make-greeting, at TIME by ann\n" + undone, idle},
 		{"one more before a claim", "retry-revert ID; rerun ID", 0, "recorded: rerun, at TIME by ann\n" + forwards, idle},
 		{"skip what was not undone", "skip ID say-greeting", cli.ExitConflict, "", "steps whose revert has failed or was interrupted: make-greeting\n"},
-		{"skip what is not there", "skip ID sing", cli.ExitNotFound, "", "it has no step \"sing\"\nconductord: steps whose revert has failed or was interrupted: make-greeting\n"},
+		{"skip what is not there", "skip ID sing", cli.ExitNotFound, "", "the flow has no step \"sing\"\nconductord: steps whose revert has failed or was interrupted: make-greeting\n"},
 		{"back, with one held that goes forwards", "complete ID say-greeting --hold; skip ID make-greeting", 0, "recorded: skip make-greeting, at TIME by ann\n" + forwards, idle},
 		{"back after forwards, before a claim", "rerun ID; retry-revert ID", 0, "recorded: retry-revert, at TIME by ann\n" + forwards, idle},
 		{"rerun from an empty variable", "rerun ID --from=", cli.ExitUsage, "", "--from is empty"},

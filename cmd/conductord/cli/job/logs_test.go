@@ -91,7 +91,7 @@ func TestJobLogs(t *testing.T) {
 	}
 	for args, want := range map[string]string{"": recorded, "--step make-greeting": ""} {
 		got = clitest.Run(t, logging{cluster, steplog.New("n1")}, append([]string{"job", "logs", id.String()}, strings.Fields(args)...)...)
-		if got.Code != 0 || got.Out != want || (want == "") != strings.Contains(got.Err, "job "+id.String()+" has no lines") {
+		if got.Code != 0 || got.Out != want || (want == "") != strings.Contains(got.Err, "job "+id.String()+" has no log lines") {
 			t.Errorf("of a finished job, %q, whose lines are gone: %+v", args, got)
 		}
 	}

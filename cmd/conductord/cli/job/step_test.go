@@ -40,7 +40,7 @@ func TestStepsAreShownAndAwaited(t *testing.T) {
 			t.Errorf("%v: %+v, want code %d, out %s, err %s", args, got, code, out, err)
 		}
 	}
-	said(0, `^step: +fly\njob: +\S+ claimable\nflow: +\S+ pending\nwaits for: +the flow to start this step`, `^$`, "get", id+"/fly")
+	said(0, `^step: +fly\njob: +\S+ claimable\nflow: +\S+ pending\nwaits for: +the start of this step`, `^$`, "get", id+"/fly")
 	w := clitest.NewWorker(t, cluster, posted)
 	w.Update(logbook.FlowRunning, w.Begin("fly"))
 	said(0, `\nstate: +running\nattempts: +1\nlast attempt: +execute 1\n`, `^$`, "get", id[:13]+"/fly")

@@ -157,9 +157,9 @@ func (t *tree) round(atom *logbook.AtomDetail) string {
 	text := fmt.Sprintf("round %d", last.Number)
 	if atom.Intention == logbook.IntendRetry && atom.State != logbook.AtomReverted {
 		if atom.RetryAt.IsZero() {
-			return text + " is reverted; the next round is due"
+			return text + " is reverted; the next is due"
 		}
-		return text + " is reverted; the next round starts " + t.in(atom.RetryAt)
+		return text + " is reverted; the next is " + t.in(atom.RetryAt)
 	}
 	if value := string(last.Result); value != "" && value != "null" && value != fmt.Sprint(last.Number) {
 		text += ": " + cli.ShortenTo(value, maxRoundText)

@@ -228,7 +228,7 @@ place-machine  running  [██████░░░░░░░░░░░░�
 place-machine  running  [█████████████░░░░░░░] 2/3 steps
   ✓ place-machine-retry  success    round 1
   ▾ place (graph)
-    ✓ place-retry        success    round 1 is reverted; the next round starts in 1m30s
+    ✓ place-retry        success    round 1 is reverted; the next is in 1m30s
     - reserve            nothing to undo
     - start              nothing to undo
   · announce             pending`},
