@@ -134,7 +134,7 @@ func TestWorkerCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other.refused(checkpointOf(next.ID, 2, "row", "9"), jobs.ErrFenced, "over")
+	other.refused(checkpointOf(next.ID, 2, "row", "9"), jobs.ErrFenced, "has ended")
 	if last := other.pull(); string(last.Checkpoints["row"]) != "4" || last.Try != 2 {
 		t.Errorf("try %d gets %s", last.Try, last.Checkpoints)
 	}
