@@ -101,8 +101,8 @@ type Options struct {
 	Boards []string // boards to claim from; empty: jobs.DefaultBoard
 	Labels []string // labels that jobs can require
 
-	// MaxJobs limits the parallel jobs, at most jobs.MaxClaims. It excludes jobs that have waited 1 s for step workers,
-	// with nothing else to do. 0: DefaultMaxJobs.
+	// MaxJobs is the maximum number of parallel jobs, up to jobs.MaxClaims. Jobs that have waited 1 s for step workers,
+	// with nothing else to do, do not count. 0: DefaultMaxJobs.
 	MaxJobs int
 	Workers int // parallel steps of one job; 0: the engine's default
 	// Steps limits the parallel steps of all jobs, without steps of step workers; the jobs take turns. 0: half of

@@ -175,10 +175,10 @@ func (j *journal) call(updates []logbook.Update) ([]error, error) {
 	return results, err
 }
 
-// deliver delivers the results of the oldest updates, and returns their number. It stops at an
-// update that did not happen or is ambiguous, which is sent again: later results then mean only
-// that an earlier sequence number was missing. A refusal applies to all later updates, because
-// sequence numbers have no gaps.
+// deliver delivers the results of the oldest updates, and returns their number. It stops at the
+// first update that did not happen or is ambiguous; the journal sends that update again. Errors of
+// later updates then only report the missing sequence number. A refusal applies to all later
+// updates, because sequence numbers have no gaps.
 func (j *journal) deliver(results []error) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

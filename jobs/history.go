@@ -93,8 +93,8 @@ type JobError struct {
 }
 
 // ErrorQuery selects errors. Its zero value selects all errors. Job, Key, Type, Kind, Board
-// and the times have an index. The first of them that is set, in this order, finds the
-// errors; all other fields only filter.
+// and the times have an index. The query uses the index of the first of these fields that is
+// set, in this order. All other fields only filter.
 type ErrorQuery struct {
 	Job      JobID
 	Board    string

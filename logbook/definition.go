@@ -157,7 +157,7 @@ func PackSteps(steps []DefinedStep) ([]byte, error) {
 const maxUnpacked = 16 << 20
 
 // Steps returns the steps of the definition, in the order of the flow; nil if the steps were too long
-// to keep. ErrInvalid or ErrLimit if PackSteps did not make the bytes.
+// to keep. It returns ErrInvalid or ErrLimit for bytes that PackSteps did not produce.
 func (d *Definition) Steps() ([]DefinedStep, error) {
 	if len(d.Packed) == 0 {
 		return nil, nil

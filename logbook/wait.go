@@ -38,7 +38,7 @@ func (w *Wait) Open() bool {
 	return w != nil && w.Signal == nil && !w.Sleeps()
 }
 
-// Sleeps reports whether the wait is only for a time.
+// Sleeps reports whether the step waits only for a time, and not for a signal, topic or approval.
 func (w *Wait) Sleeps() bool { return len(w.Signals) == 0 && w.Topic == "" && w.Approval == nil }
 
 // For describes an open wait, without its end: "signal paid", "topic payments, key 17", or "approval by 2 of dba".

@@ -58,7 +58,7 @@ func (child) reap(command *exec.Cmd) error { return command.Wait() }
 func signalGroup(leader int, signal syscall.Signal) { _ = syscall.Kill(-leader, signal) }
 
 // sealDescriptors keeps the daemon's inherited descriptors, such as the pipe of a supervisor,
-// from handlers: Go marks the files that it opens, but not those that it inherits. Kernels before
+// from handlers: Go opens files as close-on-exec, but inherited descriptors are not. Kernels before
 // 5.11 lack the call; there the descriptors leak, as from most programs.
 func sealDescriptors() {
 	const first = 3

@@ -90,7 +90,7 @@ func (a *API) Calls() []Call {
 // unary is a handler in the form of connect.
 type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
 
-// Plain makes the row of a call that uses one HTTP request for each call.
+// Plain makes the row of a unary call: each call is a separate HTTP request.
 func Plain[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	row := Call{Name: name, Permission: command.PermissionOf(name)}
 	answer := answers(row)

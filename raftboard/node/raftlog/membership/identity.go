@@ -1,5 +1,5 @@
-// Package membership is a node as a member of its raft group: the identity in its data directory,
-// the other members, and the changes of a data directory while no node runs on it.
+// Package membership manages a node's membership in its raft group: the identity in the data
+// directory, the other members, and changes of a data directory while no node uses it.
 //
 // The nouns: an Identity names a node, on any machine. A Members is the list of members. A node
 // joins a cluster, is restored from a backup, or is converted to another log store.
