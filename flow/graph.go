@@ -96,8 +96,8 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 	}
 }
 
-// connectProviders adds edges from several children that provide a name to a child that requires it. All providers must
-// be conditional, except one that comes before the others. The resolver checks that their conditions differ.
+// connectProviders adds edges from several children that provide a name to a child that requires it. Only the first
+// provider can be unconditional. The resolver checks that the conditions of the others differ.
 func (c *compiler) connectProviders(flow *Flow, w *wiring, linked func(int, int) bool, child int, symbol string, candidates []int) {
 	earlier := slices.DeleteFunc(slices.Clone(candidates), func(candidate int) bool { return linked(candidate, child) })
 	conditional := w.conditional(flow)

@@ -101,8 +101,8 @@ func (j *journal) apply(update logbook.Update) error {
 	return nil
 }
 
-// joinWaits keeps the signal of an open wait, of which the engine may not know, and refuses the end of the wait without
-// the signal. So does the board.
+// joinWaits keeps the signal of an open wait, because the engine may not know the signal. Like the board, joinWaits
+// refuses the end of the wait without the signal.
 func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) (*logbook.AtomChange, error) {
 	joined := *change
 	joined.Attempts = slices.Clone(change.Attempts)

@@ -34,8 +34,8 @@
 //
 // Each run has its own working directory, empty at first and removed afterwards. The removal does not follow links, and
 // delays the step by one second at most; the rest is removed in the background. If the process is killed before the
-// removal, the next one that calls Open removes the directory (see Scratch). A handler's command line has the arguments
-// of Argv, none by default. No shell is involved.
+// removal, the next process that calls Open removes the directory (see Scratch). A handler's command line has the
+// arguments of Argv, none by default. No shell is involved.
 //
 // # Answer
 //
