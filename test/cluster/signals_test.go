@@ -51,7 +51,7 @@ func TestSignalsCanBeLostAndDoubled(t *testing.T) {
 		{"one kept", signals(taken, kept), atoms("a"), 1, 0, 0, true},
 		{"a timeout", signals(kept), atoms("", "a"), 0, 0, 0, true},
 		{"one dropped", signals(taken, kept), atoms("a"), 0, 1, 0, false},
-		{"one that was given and is unread", signals(taken), atoms(), 1, 1, 0, false},
+		{"taken by its answer, unread in the record", signals(taken), atoms(), 1, 1, 0, false},
 		{"one taken twice", signals(taken, kept), atoms("a", "a"), 1, 0, 1, false},
 		{"one taken and still kept", signals(taken), atoms("a"), 1, 0, 1, false},
 		{"one of another job", signals(taken), atoms("a", "z"), 0, 0, 1, false},
