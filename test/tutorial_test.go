@@ -19,7 +19,7 @@ import (
 )
 
 // tutorialPaths are the pages of the tutorial, in order: each continues where the last one ended.
-var tutorialPaths = []string{"docs/tutorial.md", "docs/tutorial-repair.md"}
+var tutorialPaths = []string{"docs/tutorial.md", "docs/tutorial-repair.md", "docs/tutorial-waiting.md"}
 
 const (
 	// elsewhereMark precedes a block whose last command runs until it is interrupted.
@@ -32,7 +32,7 @@ const (
 )
 
 // looking matches blocks that change nothing, and can therefore be repeated.
-var looking = regexp.MustCompile(`^(?:(?:conductord (?:flow show|job get|job list|cluster status)|cat|tail) [^\n]*\n)+$`)
+var looking = regexp.MustCompile(`^(?:(?:conductord (?:flow show|job explain|job get|job list|cluster status)|cat|tail) [^\n]*\n)+$`)
 
 // TestTutorial runs the blocks of the tutorial's pages in an empty directory, in order, and
 // compares the output with the pages, except for ids, times and progress.
