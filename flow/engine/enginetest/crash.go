@@ -2,7 +2,6 @@ package enginetest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -41,11 +40,7 @@ const (
 func CrashEverywhere(t testing.TB, build func() *flow.Flow, store logbook.Values, options ...Option) *Trace {
 	t.Helper()
 	s := newSettings(options)
-	var whole *Trace
-	var faults []string
-	s.inTime(t, func(ctx context.Context) {
-		whole, faults = s.explore(ctx, func() flow.Node { return build() }, store)
-	})
+	whole, faults := s.explore(t, func() flow.Node { return build() }, store)
 	for i, fault := range faults {
 		if i == maxFaults {
 			t.Errorf("and %d more faults after other crashes", len(faults)-maxFaults)
@@ -56,8 +51,9 @@ func CrashEverywhere(t testing.TB, build func() *flow.Flow, store logbook.Values
 	return whole
 }
 
-func (s *settings) explore(ctx context.Context, build func() flow.Node, store logbook.Values) (*Trace, []string) {
-	whole := s.series(ctx, build, store, noCrash)
+func (s *settings) explore(t testing.TB, build func() flow.Node, store logbook.Values) (*Trace, []string) {
+	t.Helper()
+	whole := s.series(t, build, store, noCrash)
 	var faults []string
 	for _, fault := range s.judge(whole) {
 		faults = append(faults, fmt.Sprintf("without a crash: %v\n%s", fault, whole))
@@ -68,7 +64,7 @@ func (s *settings) explore(ctx context.Context, build func() flow.Node, store lo
 	writes := len(whole.Updates)
 	crashes := min(writes, maxCrashes)
 	for i := range crashes {
-		crashed := s.series(ctx, build, store, i*writes/crashes)
+		crashed := s.series(t, build, store, i*writes/crashes)
 		found := s.judge(crashed)
 		if crashed.Result.State.Finished() {
 			found = append(found, differences(whole, crashed)...)

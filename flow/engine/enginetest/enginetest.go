@@ -95,10 +95,7 @@ func newSettings(options []Option) *settings {
 func Run(t testing.TB, root flow.Node, store logbook.Values, options ...Option) *Trace {
 	t.Helper()
 	s := newSettings(options)
-	var trace *Trace
-	s.inTime(t, func(ctx context.Context) {
-		trace = s.series(ctx, func() flow.Node { return root }, store, noCrash)
-	})
+	trace := s.series(t, func() flow.Node { return root }, store, noCrash)
 	for _, fault := range s.judge(trace) {
 		t.Errorf("%v\n%s", fault, trace)
 	}
@@ -134,8 +131,15 @@ func (s *settings) judge(trace *Trace) []error {
 const noCrash = -1
 
 // series starts a flow, crashes before a write, and continues from the record. Each start
-// builds the flow anew, as a new process would.
-func (s *settings) series(ctx context.Context, build func() flow.Node, store logbook.Values, crash int) *Trace {
+// builds the flow anew, as a new process would. Each series has its own clock, unless it uses the caller's: flows
+// can name absolute times, such as flow.SleepUntil.
+func (s *settings) series(t testing.TB, build func() flow.Node, store logbook.Values, crash int) (trace *Trace) {
+	t.Helper()
+	s.inTime(t, func(ctx context.Context) { trace = s.run(ctx, build, store, crash) })
+	return trace
+}
+
+func (s *settings) run(ctx context.Context, build func() flow.Node, store logbook.Values, crash int) *Trace {
 	s.before()
 	began := time.Now()
 	trace := &Trace{crash: noCrash}

@@ -34,6 +34,7 @@ func paid(options ...flow.StepOption) *flow.Step {
 // TestMessages: signals and decisions reach the steps that wait, as in a cluster. All others are faults.
 func TestMessages(t *testing.T) {
 	by := func(name string, d logbook.Decision) logbook.Decision { d.By = name; return d }
+	hourLater := time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC) // an hour after the start of a synctest bubble
 	for _, row := range []struct {
 		name    string
 		root    *flow.Flow
@@ -52,6 +53,8 @@ func TestMessages(t *testing.T) {
 		{"a signal too late", flow.Linear("f", paid(flow.WaitFor(time.Hour))), []enginetest.Option{enginetest.After(2*time.Hour, enginetest.Signal("paid", 7))}, logbook.FlowReverted, time.Hour,
 			`signal "paid" was not taken: every wait for it took another one, or ended before`},
 		{"a limit", flow.Linear("f", paid(flow.WaitFor(time.Hour))), nil, logbook.FlowReverted, time.Hour, ""},
+		{"a limit that is a time", flow.Linear("f", paid(flow.WaitUntil(hourLater))), nil, logbook.FlowReverted, time.Hour, ""},
+		{"a sleep until a time", flow.Linear("f", flow.SleepUntil("rest", hourLater)), nil, logbook.FlowSuccess, time.Hour, ""},
 		{"a rejection", flow.Linear("f", paid()), []enginetest.Option{enginetest.RejectSignal("paid", "no money")}, logbook.FlowReverted, 0, ""},
 		{"two waits for one name", flow.Linear("f", paid(), flow.Signal[int]("again", flow.ForSignals("paid"))), []enginetest.Option{enginetest.Signal("paid", 7), enginetest.After(time.Minute, enginetest.Signal("paid", 8))}, logbook.FlowSuccess, time.Minute, ""},
 		{"two open waits", flow.Unordered("f", paid(), flow.Signal[int]("again", flow.ForSignals("paid"))), []enginetest.Option{enginetest.After(time.Hour, enginetest.Signal("paid", 7)), enginetest.After(time.Minute, enginetest.Signal("paid", 8))}, logbook.FlowSuccess, time.Hour, ""},
