@@ -164,7 +164,7 @@ func (c combination) run(t *testing.T, board cluster, number int, began <-chan s
 		if end.onError != "does not run" || other.onError != "has run" {
 			t.Errorf("%s: the on_error step %s after a deadline, and %s after a cancel", c, other.onError, end.onError)
 		}
-		end.onError = "has run after a deadline, does not run after a cancel"
+		end.onError = "after a deadline: has run; after a cancel: does not run"
 		if other.onError = end.onError; other != end {
 			t.Errorf("%s: a deadline has the consequence %q, and a cancel has %q", c, other, end)
 		}
@@ -216,10 +216,13 @@ func finishedText(detail *logbook.FlowDetail) string {
 			states["revert fails"] = append(states["revert fails"], atom.Name)
 		}
 	}
-	text := ""
+	text, round := "", ""
+	if again, ok := detail.Atom("again"); ok && again.Number(logbook.ActionExecute) > 1 {
+		round = " after the second round"
+	}
 	switch kept, back, stuck := states["keep their results"], states["are reverted"], states["revert fails"]; {
 	case len(stuck) > 0 && len(kept) == 0:
-		text = "are reverted, until a revert fails"
+		text, round = "are reverted"+round+", until a revert fails", ""
 	case len(stuck) == 0 && len(back) == 0:
 		text = "keep their results"
 	case len(stuck) == 0 && len(kept) == 0:
@@ -227,10 +230,7 @@ func finishedText(detail *logbook.FlowDetail) string {
 	default:
 		text = fmt.Sprintf("%q keep their results, %q are reverted, the reverts of %q fail", kept, back, stuck)
 	}
-	if again, ok := detail.Atom("again"); ok && again.Number(logbook.ActionExecute) > 1 {
-		text = "after a second round, " + text
-	}
-	return text
+	return text + round
 }
 
 // onErrorText says whether the on_error step has run.

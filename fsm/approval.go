@@ -302,7 +302,7 @@ func (v *view) approvalOf(flow logbook.FlowID, step string) *stepApproval {
 func approvalsAfter(text string) ([]byte, error) {
 	after, err := hex.DecodeString(text)
 	if err != nil || len(after) != 0 && len(after) != approvalKeySize {
-		return nil, &logbook.InvalidError{Field: "query after", Reason: fmt.Sprintf("%.64q is not the value next of an earlier page", text)}
+		return nil, &logbook.InvalidError{Field: "query after", Reason: fmt.Sprintf("%.64q is not a next value from an earlier page", text)}
 	}
 	return after, nil
 }

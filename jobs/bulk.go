@@ -62,7 +62,7 @@ func (b *Bulk) Narrowed() (Query, error) {
 		return query, &logbook.InvalidError{Field: "bulk action", Reason: fmt.Sprintf("%.64q is not one of %v", b.Action, Actions)}
 	}
 	if b.Revert && b.Action != ActionCancel {
-		return query, &logbook.InvalidError{Field: "bulk revert", Reason: "set; only a cancellation has it"}
+		return query, &logbook.InvalidError{Field: "bulk revert", Reason: "set; only a cancellation can set it"}
 	}
 	if !b.DryRun && (query.Limit <= 0 || query.Limit > MaxBulk) {
 		query.Limit = MaxBulk

@@ -258,7 +258,7 @@ func decodeSteps(text []byte) ([]DefinedStep, error) {
 		return nil, fault(err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fault(errors.New("data follows after the list"))
+		return nil, fault(errors.New("unexpected data after the list"))
 	}
 	return steps, nil
 }

@@ -49,7 +49,7 @@ func TestStepsThatAreNone(t *testing.T) {
 		{"no list", squeezed(t, `{"n":"a"}`), logbook.ErrInvalid, "not a list"},
 		{"a list of something else", squeezed(t, `[1]`), logbook.ErrInvalid, "not packed"},
 		{"a list that does not end", squeezed(t, `[{"n":"a"}`), logbook.ErrInvalid, "not packed"},
-		{"something behind the list", squeezed(t, `[{"n":"a"}]1`), logbook.ErrInvalid, "data follows"},
+		{"something behind the list", squeezed(t, `[{"n":"a"}]1`), logbook.ErrInvalid, "unexpected data"},
 		{"more steps than a flow has", squeezed(t, "["+strings.Repeat("{},", logbook.MaxLimits.Steps)+"{}]"), logbook.ErrLimit, "steps"},
 		{"more text than a flow has", squeezed(t, strings.Repeat(" ", 16<<20+1)), logbook.ErrLimit, "unpacked"},
 	} {

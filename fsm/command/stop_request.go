@@ -13,10 +13,10 @@ func knownRequestKind(k jobs.RequestKind) bool { return slices.Contains(jobs.Req
 // checkStop checks a command that stops or resumes a job.
 func checkStop(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetStep() != "" {
-		return &logbook.InvalidError{Field: "command step", Reason: "set; only retry_now has it"}
+		return &logbook.InvalidError{Field: "command step", Reason: "set; only retry_now can set it"}
 	}
 	if c.GetTo() != "" || c.GetWithin() != nil {
-		return &logbook.InvalidError{Field: "command to", Reason: "set; only a transfer has it, and within"}
+		return &logbook.InvalidError{Field: "command to", Reason: "set; only a transfer can set to and within"}
 	}
 	return checkJobCommand(limits, c)
 }
@@ -27,7 +27,7 @@ func checkTransfer(limits logbook.Limits, c *v1.JobCommand) error {
 		return &logbook.InvalidError{Field: "command steps", Reason: "revert, steps or grace is set; a transfer has none of them"}
 	}
 	if c.GetStep() != "" {
-		return &logbook.InvalidError{Field: "command step", Reason: "set; only retry_now has it"}
+		return &logbook.InvalidError{Field: "command step", Reason: "set; only retry_now can set it"}
 	}
 	if err := limits.CheckName("command to", c.GetTo()); err != nil {
 		return err
@@ -38,7 +38,7 @@ func checkTransfer(limits logbook.Limits, c *v1.JobCommand) error {
 // checkSuspension checks a command that reverts nothing.
 func checkSuspension(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetRevert() {
-		return &logbook.InvalidError{Field: "command revert", Reason: "set; only a cancellation has it"}
+		return &logbook.InvalidError{Field: "command revert", Reason: "set; only a cancellation can set it"}
 	}
 	return checkStop(limits, c)
 }
@@ -46,7 +46,7 @@ func checkSuspension(limits logbook.Limits, c *v1.JobCommand) error {
 // checkPlainCommand checks a command that neither reverts nor stops.
 func checkPlainCommand(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetSteps() != "" || c.GetGrace() != nil {
-		return &logbook.InvalidError{Field: "command steps", Reason: "set; only a suspension and a cancellation have them, and a grace"}
+		return &logbook.InvalidError{Field: "command steps", Reason: "set; only a suspension or a cancellation can set steps and grace"}
 	}
 	return checkSuspension(limits, c)
 }

@@ -281,7 +281,7 @@ func (e *explanation) claimable(s *Situation) {
 	case len(able) == 0:
 		e.say(jobs.CauseNoConductor, "no live conductor takes jobs of kind %q from board %q", s.Job.Kind, s.Job.Board)
 		if s.Job.Flow.IsZero() {
-			e.Text += "; your own workers are included only if they are registered"
+			e.Text += "; this check sees your own workers only if they are registered"
 		}
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStart}
 	case len(labelled) == 0:

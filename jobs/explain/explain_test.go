@@ -147,7 +147,7 @@ func TestExplain(t *testing.T) {
 		{"none of the kind", func(s *explain.Situation) { s.Job.Kind = "m" }, jobs.CauseNoConductor, `kind "m"`, "start_conductor"},
 		{"none of the board", func(s *explain.Situation) { s.Job.Board = "night" }, jobs.CauseNoConductor, `board "night"`, "start_conductor"},
 		{"workers are not seen", func(s *explain.Situation) { s.Conductors, s.Job.Flow = nil, logbook.FlowID{} },
-			jobs.CauseNoConductor, "your own workers are included only if they are registered", "start_conductor"},
+			jobs.CauseNoConductor, "this check sees your own workers only if they are registered", "start_conductor"},
 		{"labels", func(s *explain.Situation) { s.Job.Labels = []string{"big", "gpu"} },
 			jobs.CauseLabels, `(the closest, c1, lacks "big"); the job needs "big", "gpu"`, "offer_labels"},
 		{"drained", func(s *explain.Situation) {

@@ -90,7 +90,7 @@ func runConductorCommand(p *cli.Program) *cobra.Command {
 	var steps string
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Run the flows of jobs on this machine, outside the cluster's nodes",
+		Short: "Run a conductor with this machine's handlers; the machine need not be a node",
 		Long: "Run a conductor with the handlers of this machine. The machine does not need to be a node, and needs no open\n" +
 			"port. Like a node's conductor, it claims jobs and runs their flows; if it dies, other conductors continue.\n\n" +
 			"On SIGTERM, SIGHUP and ctrl-C, it hands its jobs over within a second, or after --drain-timeout. It also stops,\n" +

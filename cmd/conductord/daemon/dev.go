@@ -47,8 +47,8 @@ func devCommand(p *cli.Program) *cobra.Command {
 		Use:   "dev",
 		Short: "Run a cluster on this machine to try things out",
 		Long: "Run a one-node cluster on this machine, with its data in a temporary directory or in --data-dir. A temporary\n" +
-			"directory is removed at the end, or by the next run of dev. The directory includes example flows and handlers: run the\n" +
-			"command that dev prints. With --value-keys, the conductor encrypts values.\n\n" +
+			"directory is removed at the end, or by the next run of dev. The directory includes example flows and handlers. To run\n" +
+			"an example, use the command that dev prints. With --value-keys, the conductor encrypts values.\n\n" +
 			"With --nodes 3, each node is a separate process. Kill a node with the command that dev prints: its jobs continue\n" +
 			"on other nodes, and dev restarts the node after " + devRest.String() + ". The nodes listen for clients on the port of\n" +
 			"--api-listen and the next ports, and for other nodes " + strconv.Itoa(devRaftOffset) + " ports higher. Their logs are in the data directory. All nodes stop with dev.",

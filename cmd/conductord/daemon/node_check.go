@@ -37,7 +37,7 @@ func checkNodeCommand(p *cli.Program) *cobra.Command {
 	var scratch string
 	cmd := configured(p, &cobra.Command{
 		Use:   "check [DIR]",
-		Short: "Check that this machine's node answers, or with DIR, check a stopped node's data; exit 1 if not",
+		Short: "Check this machine's node, or with DIR, the data of a stopped node; exit 1 if the check fails",
 		Long: "Without DIR, check that the configured node answers at its API address. With --ready, check that it can serve\n" +
 			"every call: it knows a leader and has caught up. Use it as a container's health check.\n\n" +
 			"With DIR, read the data directory of a stopped node: identity, snapshots and every log entry. Apply the entries\n" +

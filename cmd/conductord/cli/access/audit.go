@@ -39,7 +39,7 @@ func auditSearchCommand(p *cli.Program) *cobra.Command {
 		Use:   "search",
 		Short: "List audit records, latest first: principal, action, address and log index",
 		Long: "List what principals did to other principals' jobs and schedules, to boards, to the cluster and to principals,\n" +
-			"including refused calls. Posts, claims and ends of jobs are not in this list: see events.",
+			"including refused calls. Posts, claims and ends of jobs are not in this list: use events.",
 	}
 	cmd.Flags().StringVar(&query.Principal, "principal", "", "only records of this principal")
 	cmd.Flags().StringVar(&query.Verb, "verb", "", "only records with this verb, such as cancel or save_principal")

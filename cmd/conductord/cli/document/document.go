@@ -43,7 +43,7 @@ func CompileDocument(p *cli.Program, text []byte, path string, targets ...string
 		return nil, nil, cli.UsageError(fmt.Errorf("cannot compile the flow %s:\n%w", path, err))
 	}
 	if err := checkJob(document); err != nil {
-		return nil, nil, cli.UsageError(fmt.Errorf("cannot use the table job of the flow %s: %w", path, err))
+		return nil, nil, cli.UsageError(fmt.Errorf("invalid [job] table in the flow %s: %w", path, err))
 	}
 	for _, shadow := range plan.Shadowed() {
 		p.Note("warning: %s", shadow)

@@ -152,7 +152,7 @@ func planCommand(p *cli.Program) *cobra.Command {
 			return p.WriteLines(cli.CleanLines(plan.Outline() + defaultsText(plan, document.Store)))
 		},
 	}
-	cmd.Flags().BoolVar(&revert, "revert", false, "show the steps to revert in the flow of a job")
+	cmd.Flags().BoolVar(&revert, "revert", false, "show which steps of a job's flow would be reverted now")
 	return cmd
 }
 

@@ -196,7 +196,7 @@ func postFile(p *cli.Program, cmd *cobra.Command, path string, f *PostFlags, kin
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		field := lineFields[flag.Name]
 		if given[field] = true; field == "" && flag.Name != "from" && beside == nil && cmd.InheritedFlags().Lookup(flag.Name) == nil {
-			beside = cli.UsageError(fmt.Errorf("--%s cannot be a default for the lines of --from: write it into the lines", flag.Name))
+			beside = cli.UsageError(fmt.Errorf("--%s does not apply to --from: set it in each line of the file", flag.Name))
 		}
 	})
 	if beside != nil {

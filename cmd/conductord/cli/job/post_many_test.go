@@ -53,7 +53,7 @@ func TestJobPostFrom(t *testing.T) {
 			t.Errorf("%q: %+v", lines, got)
 		}
 	}
-	if got := clitest.Run(t, cluster, "job", "post", "--from", path, "--key", "k"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, "--key cannot be a default for the lines of --from") {
+	if got := clitest.Run(t, cluster, "job", "post", "--from", path, "--key", "k"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, "--key does not apply to --from") {
 		t.Errorf("one key for all lines: %+v", got)
 	}
 	if got := clitest.Run(t, cluster, "job", "list", "--limit", "0", "-o", "json"); strings.Count(got.Out, `"name": "c"`) != 0 || strings.Count(got.Out, `"sequence"`) != 2_502 {

@@ -37,7 +37,7 @@ func publishCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().StringVar(&sent.Board, "board", "", "board of the topic (default the board \"default\")")
 	cmd.Flags().StringVar(&sent.Key, "key", "", "key for which the steps wait")
 	cmd.Flags().StringVar((*string)(&sent.To), "to", string(jobs.PublishToOne), "one: the step that has waited longest; all: every waiting step")
-	cmd.Flags().DurationVar(&sent.Keep, "keep", 0, "if no step waits, keep the signal for this long, for the next wait; not with --to all")
+	cmd.Flags().DurationVar(&sent.Keep, "keep", 0, "if no step waits, keep the signal this long for the next wait; not with --to all")
 	cmd.Flags().StringVar(&data, "data", "", "data of the signal, in JSON: the result of the waiting step")
 	cmd.Flags().StringVar(&signal.ID, "id", "", "id of the signal (default: random); repeating a signal with the same topic, key and id has no effect")
 	cmd.Flags().StringVar(&signal.Reject, "reject", "", "send a rejection: the waiting step fails with this message and the kind signal.rejected")

@@ -59,8 +59,8 @@ func stepWaitCommand(p *cli.Program) *cobra.Command {
 		Use:   "wait JOB/STEP",
 		Short: "Wait until one step of a job has ended; exit 1 unless it is a success",
 		Long: "Wait until one step of a job has ended, and print its result. The command also waits for a step that has not\n" +
-			"started, and for an instance of a step in a loop, such as send[2]. A step that a retry runs again has not\n" +
-			"ended. Exit code 1 means that the step failed, was skipped or undone, or did not run: stderr shows the outcome.\n" +
+			"started, and for an instance of a step in a loop, such as send[2]. If a retry runs the step again, the\n" +
+			"command continues to wait. Exit code 1 means that the step failed, was skipped or undone, or did not run: stderr shows the outcome.\n" +
 			"A held, parked or suspended job also ends the wait with exit code 1.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -88,7 +88,7 @@ func checkBolt(path string) error {
 	}
 	first, second := pages[0].number(boltTxAt), pages[1].number(boltTxAt)
 	if max(first, second)-min(first, second) != 1 {
-		return fmt.Errorf("the meta pages of %s are from the writes %d and %d, which do not follow each other: %s", path, first, second, StopForGood)
+		return fmt.Errorf("the meta pages of %s are from writes %d and %d, which are not consecutive: %s", path, first, second, StopForGood)
 	}
 	newest := pages[0]
 	if second > first {

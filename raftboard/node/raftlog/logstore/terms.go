@@ -49,7 +49,7 @@ func loadTerms(engine Engine) (*keptTerms, error) {
 	}
 	last, err := engine.LastIndex()
 	if err == nil && last < k.now.Mark {
-		err = fmt.Errorf("it ends with entry %d, but has contained entry %d: %s", last, k.now.Mark, StopForGood)
+		err = fmt.Errorf("it ends with entry %d, but once contained entry %d: %s", last, k.now.Mark, StopForGood)
 	}
 	return k, err
 }
