@@ -57,7 +57,7 @@
 //
 //	{"not_yet": "30s", "details": {"build": 4711}}
 //
-// This is not a failure, and does not use up an attempt (flow.NotYet). The handler then runs again, to execute or to
+// This is not a failure, and does not count as an attempt (flow.NotYet). The handler then runs again, to execute or to
 // revert as before, and CONDUCTORD_ASKED counts these runs.
 //
 // A running handler can write its progress to file descriptor 3, at any rate, one JSON object per

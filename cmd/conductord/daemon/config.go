@@ -55,7 +55,7 @@ func checkConfigCommand(p *cli.Program) *cobra.Command {
 	var flags *configFlags
 	cmd := &cobra.Command{
 		Use:   "check [FILE…]",
-		Short: "Check configurations without starting anything",
+		Short: "Check configurations without starting a node",
 		Long: "Check configurations: each FILE, or the combination of --config, flags and environment. The checks include\n" +
 			"everything that prevents a start on this machine, such as another node's certificate or handlers that other\n" +
 			"users can change. The command reports all errors at once, with file, line and key, and exits with 2.",

@@ -77,7 +77,7 @@ func (o devOptions) check() error {
 		return fmt.Errorf("--api-listen must be HOST:PORT, not %.64q", o.api)
 	}
 	if !config.Loopback(host) && !o.insecure {
-		return fmt.Errorf("cannot listen on %.64q: other machines can connect, and dev uses plain text: add --insecure to allow everyone everything", o.api)
+		return fmt.Errorf("cannot listen on %.64q: other machines can connect, and dev uses plain text: add --insecure to let every caller do everything", o.api)
 	}
 	if hclog.LevelFromString(o.level) == hclog.NoLevel {
 		return fmt.Errorf("--log-level must be trace, debug, info, warn or error, not %.64q", o.level)

@@ -27,6 +27,6 @@ func registerSteps(registry *prometheus.Registry, c *conductor.Conductor, limits
 		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "conductord_conductor_" + name, Help: help}, func() float64 { return float64(value()) })
 	}
 	gauge("jobs_limit", "The setting conductor.max_jobs: maximum jobs that the conductor holds, without jobs that only wait for step workers.", func() int { return limits.MaxJobs })
-	gauge("steps", "Steps that this node's conductor runs, without those of step workers.", c.RunningSteps)
+	gauge("steps", "Steps that this node's conductor runs, without steps of step workers.", c.RunningSteps)
 	gauge("steps_limit", "The setting conductor.steps: maximum steps that the conductor runs.", c.StepsLimit)
 }

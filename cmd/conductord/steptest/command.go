@@ -148,7 +148,7 @@ func (t *tester) judge(ctx context.Context, trial *trial, start func() error) (s
 		case len(t.only) > 0 && !slices.Contains(t.only, r.name):
 			continue
 		case trial.worker.process == nil && !r.handler:
-			v.Why = "handlers have nothing to do with it"
+			v.Why = "the rule does not apply to handlers"
 		default:
 			if trial.err = nil; trial.worker.hasEnded() {
 				trial.err = start()

@@ -56,7 +56,7 @@ func testRetry(t *trial) {
 	t.tap.interfere(nil, func(o *v1.StepOutcome) (lose bool) {
 		if o.GetResult() != nil && o.GetId().GetAttempt() == 1 {
 			first = slices.Clone(o.GetResult().GetJson())
-			o.Result, o.Failure = nil, &v1.Failure{Kind: "test.retry", Message: "the test has this attempt fail"}
+			o.Result, o.Failure = nil, &v1.Failure{Kind: "test.retry", Message: "the test makes this attempt fail"}
 		}
 		return false
 	})

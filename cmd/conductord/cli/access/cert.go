@@ -108,7 +108,7 @@ func validity(days int) time.Duration { return time.Duration(days) * 24 * time.H
 // issue makes a certificate of the authority in a directory.
 func issue(p *cli.Program, dir string, subject credentials.Subject, days int) error {
 	if name := filepath.Base(subject.Name); name != subject.Name || name == "." || name == ".." {
-		return cli.UsageError(fmt.Errorf("cannot name files after %.64q", subject.Name))
+		return cli.UsageError(fmt.Errorf("%.64q cannot be the name of a file: choose a name without slashes", subject.Name))
 	}
 	cert, err := os.ReadFile(filepath.Join(dir, AuthorityCert))
 	if err != nil {

@@ -158,7 +158,7 @@ func writeBoard(p *cli.Program, b *jobs.BoardStatus) error {
 		fields = append(fields, cli.Field{"held by " + cli.Clean(holder.Owner), fmt.Sprintf("%d, in session %s", holder.Jobs, holder.Session)})
 	}
 	if b.More {
-		fields = append(fields, cli.Field{"more", "there are more kinds or holders than are listed"})
+		fields = append(fields, cli.Field{"more", "the board has more kinds or owners than this list"})
 	}
 	return p.WriteFields(fields)
 }

@@ -23,7 +23,7 @@ func retryNowCommand(p *cli.Program) *cobra.Command {
 		Short: "Start steps that wait for their next attempt, before they are due",
 		Long: "Start a step that waits for its next attempt: after a failure, between the rounds of a flow's retry, or after\n" +
 			"\"not yet\". Without STEP, start all such steps of the job. If the job itself waits, it is claimable immediately.\n" +
-			"The command does not use up an attempt. It fails with exit code 4 if nothing waits.",
+			"The maximum number of attempts stays the same. The command fails with exit code 4 if nothing waits.",
 		Args: cobra.RangeArgs(1, 2),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {

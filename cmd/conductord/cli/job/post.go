@@ -158,8 +158,8 @@ func postCommand(p *cli.Program) *cobra.Command {
 			"With --from, each line of a file is a posting in the API's JSON, such as\n" +
 			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}, or with a flow document as an object:\n" +
 			"{\"key\": \"order 8\", \"flow\": {\"name\": \"hello\", \"inputs\": [\"guest\"], \"steps\": […]}, \"store\": {\"guest\": \"Grace\"}}.\n" +
-			"A job without a name gets the name of its flow or kind. If the lines have ids or keys, posting the file again\n" +
-			"has no effect. Other flags, such as --board, are defaults for lines without this field.",
+			"A job without a name gets the name of its flow or kind. If each line has an id, posting the file again has\n" +
+			"no effect. Other flags, such as --board, are defaults for lines without this field.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {

@@ -60,8 +60,8 @@ func stepWaitCommand(p *cli.Program) *cobra.Command {
 		Short: "Wait until one step of a job has ended; exit 1 unless it is a success",
 		Long: "Wait until one step of a job has ended, and print its result. The command also waits for a step that has not\n" +
 			"started, and for an instance of a step in a loop, such as send[2]. If a retry runs the step again, the\n" +
-			"command continues to wait. Exit code 1 means that the step failed, was skipped or undone, or did not run: stderr shows the outcome.\n" +
-			"A held, parked or suspended job also ends the wait with exit code 1.",
+			"command continues to wait. Exit code 1 means that the step failed, was skipped or undone, or did not run: stderr\n" +
+			"shows the outcome. A held, parked or suspended job also ends the wait with exit code 1.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, name, err := stepOf(args[0])

@@ -35,7 +35,7 @@ func stopCommands() []stopping {
 		{
 			"cancel", "Cancel a job, and revert its finished steps",
 			"Running steps are interrupted: a handler gets SIGTERM, and SIGKILL after the grace. With\n" +
-				"--wait-for-steps, running steps finish first; steps that must not be interrupted always do. With\n" +
+				"--wait-for-steps, running steps finish first; uninterruptible steps always do. With\n" +
 				"--revert, the default, a conductor then reverts the flow's finished steps, even if no conductor holds\n" +
 				"the job now. With --revert=false, the flow stays as it is, and another job can continue it. A job\n" +
 				"whose flow has not started is cancelled immediately.",
