@@ -13,9 +13,9 @@ from taskflow import exceptions as exc
 from taskflow import logging, states
 from taskflow.jobs import base
 
-from .claim import Claim, held, posting_book
+from .claim import FIRST_PAUSE, Claim, abandoned, held, posting_book
 from .errors import as_json, translated
-from .iterator import JobIterator
+from .iterator import PAGE, JobIterator
 from .job import PRIORITIES, Job, posting_of, state_of
 from .owner import Owners
 from .settings import Settings
@@ -102,20 +102,23 @@ class Board(base.NotifyingJobBoard):
         return JobIterator(self, only_unclaimed=only_unclaimed, ensure_fresh=ensure_fresh)
 
     def wait(self, timeout: Optional[float] = None) -> JobIterator:
-        """Wait for a job that can be claimed. NotFound after ``timeout`` seconds."""
+        """Wait for a job that can be claimed, and is not in a pause of this process. NotFound after
+        ``timeout`` seconds."""
         until = None if timeout is None else time.monotonic() + timeout
-        query = {"board": self.board, "kind": self.kind, "states": ["claimable"], "order": "claim", "limit": 1}
+        query = {"board": self.board, "kind": self.kind, "states": ["claimable"], "order": "claim"}
         while True:
             watcher = self._watcher
             count = watcher.count() if watcher is not None else 0
             with translated(exc.JobFailure, "wait for jobs of board %s" % self.board):
-                if self.call("BoardService/ListJobs", query, reads=True).get("jobs"):
-                    return self.iterjobs()
+                listed = self.call("BoardService/ListJobs", dict(query, limit=min(PAGE, abandoned.count() + 1)), reads=True)
+            pauses = [abandoned.pause(row["id"]) for row in listed.get("jobs", [])]
+            if not all(pauses):
+                return self.iterjobs()
             left = LOOK_TIME if until is None else until - time.monotonic()
             if left <= 0:
                 raise exc.NotFound("no job was claimable within %g seconds" % (timeout or 0))
             if watcher is not None:
-                watcher.wait(count, min(left, LOOK_TIME))
+                watcher.wait(count, min([left, LOOK_TIME] + pauses))
 
     def find_owner(self, job: Job) -> Optional[str]:
         row = job.refresh()
@@ -148,6 +151,9 @@ class Board(base.NotifyingJobBoard):
             # The engine of the lost claim can still run. Its writes and its end would apply to the new claim.
             raise exc.UnclaimableJob("cannot claim job %s: this process lost its claim, and its work on the job has not ended; "
                                      "end it with consume, abandon or trash" % job.uuid)
+        pause = abandoned.pause(job.uuid, who)
+        if pause:
+            raise exc.UnclaimableJob("cannot claim job %s: %s abandoned it several times in a row, and its pause lasts %.1f s" % (job.uuid, who, pause))
         claimed, owner = self._grant(job, who)
         row = claimed["job"]
         try:
@@ -256,6 +262,10 @@ class Board(base.NotifyingJobBoard):
                 kind = exc.NotFound if isinstance(error, NotFound) else exc.JobFailure
                 exc.raise_with_cause(kind, "cannot %s job %s: %s" % (action, job.uuid, error.message), cause=error)
             held.remove(claim)
+            if verb != "Abandon":
+                abandoned.remove(job.uuid)
+            elif abandoned.add(job.uuid, who) == FIRST_PAUSE:
+                LOG.warning("Job %s was abandoned twice by %s, which pauses before each further claim", job, who)
 
     def _end(self, verb: str, row: Dict[str, Any], fields: Dict[str, Any]) -> None:
         self.call("BoardService/" + verb, dict(fields, job=row["id"], token=row.get("token") or row["claim"]["token"]))

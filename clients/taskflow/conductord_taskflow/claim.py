@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Dict, Optional, Tuple
 
 from conductord import ConductordError
 
 from .ids import row_id
 from .owner import Owner
+
+FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0  # seconds
+FORGET_TIME = 600.0  # seconds after which an abandon does not count
+MAX_ABANDONED = 10_000  # jobs; more than a process abandons in FORGET_TIME
 
 
 class Claim:
@@ -66,7 +71,47 @@ class Claims:
                 del self._by_book[claim.book]
 
 
-held = Claims()
+class Abandoned:
+    """The jobs that this process has abandoned.
+
+    TaskFlow's conductor abandons a job that no engine can load, and claims the job again without a wait. Therefore an owner
+    that abandons a job twice or more often in a row has to pause: 1 s, 2 s, and so on to 60 s. Other owners do not have to.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_job: Dict[str, Tuple[str, int, float, float]] = {}  # owner, abandons in a row, times of the last abandon and of the next claim
+
+    def add(self, job: str, who: str) -> float:
+        """Note that an owner has abandoned a job. Returns the seconds of its pause."""
+        now = time.monotonic()
+        with self._lock:
+            before, count, at, _ = self._by_job.pop(job, ("", 0, now, now))
+            count = count + 1 if before == who and now - at < FORGET_TIME else 1
+            pause = min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** min(count - 2, 10)) if count > 1 else 0.0
+            if len(self._by_job) >= MAX_ABANDONED:
+                del self._by_job[next(iter(self._by_job))]  # the oldest
+            self._by_job[job] = who, count, now, now + pause
+            return pause
+
+    def pause(self, job: str, who: Optional[str] = None) -> float:
+        """The seconds until an owner can claim a job again. Without an owner: the seconds of any owner's pause."""
+        with self._lock:
+            owner, _, _, until = self._by_job.get(job, ("", 0, 0.0, 0.0))
+        return max(0.0, until - time.monotonic()) if who in (None, owner) else 0.0
+
+    def count(self) -> int:
+        """The number of jobs."""
+        with self._lock:
+            return len(self._by_job)
+
+    def remove(self, job: str) -> None:
+        """Forget a job that has ended."""
+        with self._lock:
+            self._by_job.pop(job, None)
+
+
+held, abandoned = Claims(), Abandoned()
 
 
 def posting_book(details: Any) -> Optional[str]:

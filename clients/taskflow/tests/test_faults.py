@@ -13,6 +13,7 @@ import unittest
 import fixtures
 import node  # first: it makes the packages importable
 from conductord import Client, Unavailable
+from oslo_utils import uuidutils
 from taskflow import engines, states, task, test
 from taskflow import exceptions as exc
 from taskflow.conductors import backends as conductors
@@ -253,6 +254,20 @@ class FaultTest(FaultCase):
         failure = next(iter(self.flow(job))).failure
         self.assertEqual("no", failure.exception_str)
         self.assertIn('raise RuntimeError("no")', failure.traceback_str)
+
+    def test_a_job_that_no_engine_can_load(self):
+        book = models.LogBook("book")
+        with contextlib.closing(self.logbook.get_connection()) as conn:
+            conn.save_logbook(book)
+        job = self.board.post("job", book, details={"flow_uuid": uuidutils.generate_uuid()})
+        self.conductor(self.board, "w")
+        time.sleep(5)  # the conductor claims the job at once, at once again, and after pauses of 1 s and 2 s
+        claims = int(self.client.get(job.uuid)["claims"])
+        self.assertTrue(2 <= claims <= 4, claims)
+        self.assertRaises(exc.NotFound, self.board.wait, 0.1)
+        self.assertIn("pause", str(self.assertRaises(exc.UnclaimableJob, self.board.claim, job, "w")))
+        self.board.claim(job, "another")
+        self.board.consume(job, "another")
 
     def test_a_board_that_is_away_for_a_call(self):
         board = Board("away", {"servers": "127.0.0.1:1", "timeout": 0.1})
