@@ -9,6 +9,7 @@ conductor continues its orders after the last recorded task.
 """
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -23,6 +24,7 @@ from taskflow.persistence import models
 from taskflow.utils import persistence_utils
 
 LOG = logging.getLogger("orders")
+EXPIRY = float(os.environ.get("EXPIRY", "0"))  # seconds until a claim ends, for Redis; 0: the default of the board
 
 
 class Reserve(task.Task):
@@ -105,6 +107,8 @@ def post(address, count, seconds):
 def work(address, name):
     """Run a conductor until it is interrupted."""
     with connected(address) as (board, logbook):
+        if EXPIRY:
+            board.claim = functools.partial(board.claim, expiry=EXPIRY)
         conductor = conductors.fetch("nonblocking", name, board, persistence=logbook, engine="serial", wait_timeout=0.2,
                                      max_simultaneous_jobs=4)
         conductor.run()
