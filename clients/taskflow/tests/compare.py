@@ -1,7 +1,7 @@
 """Run examples/orders.py on conductord or on Redis, and kill a conductor while it works.
 
     python3 compare.py conductord CONDUCTORD [leader]    # CONDUCTORD is the binary; "leader": kill the leader of the three nodes too
-    python3 compare.py redis [EXPIRY]                    # EXPIRY: seconds until a claim ends, as in Octavia. Default: without end
+    python3 compare.py redis [EXPIRY]                    # EXPIRY: seconds until a claim ends. Default: without end
 
 One producer posts orders, and three conductors work on them. Only the address of the board differs, and the logbooks of Redis,
 which are in files. All executes and reverts go to a ledger, and the output is a summary of the ledger.
