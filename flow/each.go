@@ -140,6 +140,14 @@ func (s *Step) Enough() int {
 	return s.opens.enough
 }
 
+// AtOnce is how many instances may run in parallel, for the opening of an Each; 0: all.
+func (s *Step) AtOnce() int {
+	if s.opens == nil {
+		return 0
+	}
+	return s.opens.atOnce
+}
+
 // base is the name of the step in the flow as it was written.
 func (s *Step) base() string { return strings.TrimSuffix(s.name, s.at) }
 
@@ -303,7 +311,8 @@ func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 // numberInstances records in the plan which steps are in which each.
 func (c *compiler) numberInstances(numbers []int32) {
 	p := c.plan
-	p.instances = make([]Scope, len(c.instances))
+	p.instances, p.openers = make([]Scope, len(c.instances)), make([]int, len(c.instances))
+	p.openers[0] = -1
 	p.depths, p.gathering = make([]int, p.Len()), make(map[string]bool)
 	if len(c.instances) == 1 {
 		return
@@ -314,6 +323,7 @@ func (c *compiler) numberInstances(numbers []int32) {
 	p.grows = slices.ContainsFunc(p.steps, (*Step).IsEach)
 	depths := make([]int, len(c.instances))
 	for i := 1; i < len(c.instances); i++ {
+		p.openers[i] = int(numbers[c.instances[i].opener])
 		p.instances[i] = boundsOf(c.instances[i].span, numbers, p.Len())
 		depths[i] = depths[c.instances[i].parent] + 1
 	}
@@ -378,6 +388,17 @@ func (p *Plan) Instance(opening, element int) []string {
 		names[i] = base + step.at + "[" + strconv.Itoa(element) + "]"
 	}
 	return names
+}
+
+// Instances returns the steps of each instance of an opening, in the order of the list, including the steps of inner
+// instances.
+func (p *Plan) Instances(opening int) (steps []Steps) {
+	for i := range p.instances {
+		if p.openers[i] == opening {
+			steps = append(steps, Steps{First: p.instances[i].Retry, End: p.instances[i].End})
+		}
+	}
+	return steps
 }
 
 // Instantiated returns the step of the template for the name of an instance's step, even if the

@@ -32,6 +32,7 @@ type Plan struct {
 	choiceAt  map[int]int                    // by gate
 	workerOf  map[int]int                    // by step: the earlier step on whose worker it runs
 	instances []Scope                        // the instances of each; the first is unused
+	openers   []int                          // by instance: the number of its opening
 	turns     []Turns                        // of each that limits its instances
 	turnAt    map[int]TurnPlace              // by gate
 	groups    []Group                        // flows whose members may fail

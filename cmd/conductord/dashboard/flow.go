@@ -36,6 +36,7 @@ type flowData struct {
 	Steps      string              // how many, by state
 	Causes     []string            // what failed first at the start; see causesOf
 	Ignored    string              // the failures that are ignored; empty: none
+	Places     string              // the loops with at_once in which elements wait; empty: none
 	// NoReturn names the point of no return that the flow has passed; empty: none.
 	NoReturn string
 	Picture  template.HTML
@@ -145,6 +146,7 @@ func (v *visit) draw(data *flowData) {
 	data.Interventions = said[max(0, len(said)-v.bound(logbook.MaxInterventions)):]
 	data.NoReturn = flowcmd.PassedText(&data.Flow)
 	data.Ignored = tree.IgnoredText(&data.Flow)
+	data.Places = tree.PlacesText(data.plan, &data.Flow)
 	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), most(v, causesOf(data.Flow.Cause), logbook.MaxFailures)
 }
 

@@ -344,6 +344,29 @@ func TestRunningFlow(t *testing.T) {
 	p.wants(p.get(page), `aria-label="lock, reverted"`, `aria-label="wait, nothing-to-undo after interruption"`, "no conductord job cancel")
 }
 
+// TestFullLoop opens the page of a flow in which an element of a loop waits for a place.
+func TestFullLoop(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := newFlowPages(t, map[string]string{"pack": "echo begun >" + gate + "; sleep 600"})
+	job := p.run(`
+		name = "ship"
+		store = {parcels = [7, 8]}
+		[[steps]]
+		name = "parcels"
+		each = {over = "parcels", as = "parcel", at_once = 1}
+		steps = [{name = "pack", requires = ["parcel"]}]`)
+	for p.get("flows/"+job.ID.String()) == "" || !exists(gate) { // each request takes some time
+		if t.Context().Err() != nil {
+			t.Fatal("the step does not begin")
+		}
+	}
+	shown := p.get("flows/" + job.ID.String())
+	p.wants(shown, "<dt>Places</dt><dd>parcels: 1 element waits; [0] holds the only place</dd>")
+	p.press(shown, "cancel")
+	p.wait(job.ID)
+}
+
 // timeline returns the times of the bars on a flow's page.
 func timeline(page string) string {
 	_, rest, _ := strings.Cut(page, "Bars show attempts")

@@ -2,6 +2,8 @@ package job_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +11,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 func TestJobExplain(t *testing.T) {
@@ -88,5 +91,26 @@ func TestExplanationListsStepsOfRepair(t *testing.T) {
 	got := clitest.Run(t, cluster, "job", "explain", id.String())
 	if text := clitest.Steady(got.Out); !strings.Contains(text, "conductord flow retry-revert ID") || !strings.Contains(text, "effect: reverts: make-greeting\n") {
 		t.Errorf("explained as %s", text)
+	}
+}
+
+// TestExplanationNamesFullLoop: elements of a loop wait for the end of the first element.
+func TestExplanationNamesFullLoop(t *testing.T) {
+	cluster := clitest.Open(t)
+	file := filepath.Join(t.TempDir(), "ship.toml")
+	document := "name = \"ship\"\n[store]\nparcels = [7, 8, 9]\n[[steps]]\nname = \"each\"\n" +
+		"each = {over = \"parcels\", as = \"parcel\", at_once = 1}\nsteps = [{name = \"pack\", requires = [\"parcel\"]}]\n"
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := clitest.Post(t, cluster, "--flow", file)
+	w := clitest.NewWorker(t, cluster, id)
+	begun, ended := w.Begin("each"), w.Finish("each", "[7,8,9]", nil)
+	begun.Kind, ended.Kind = logbook.KindEach, logbook.KindEach
+	w.Update(logbook.FlowRunning, begun)
+	w.Update(logbook.FlowRunning, ended, w.Begin("pack[0]"))
+	got := clitest.Run(t, cluster, "job", "explain", id.String())
+	if got.Code != 0 || !strings.Contains(got.Out, " each: 2 elements wait; [0] holds the only place\n") {
+		t.Errorf("explained as %+v", got)
 	}
 }

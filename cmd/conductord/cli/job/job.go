@@ -301,10 +301,22 @@ func explainCommand(p *cli.Program) *cobra.Command {
 			}
 			return p.WriteFields([]cli.Field{
 				{"job", e.Job.String()}, {"state", string(e.State)}, {"cause", string(e.Cause)}, {"why", e.Text},
-				{"until", p.TimeText(e.Until)}, {"next step", cli.RemedyText(e.Remedy)}, {"effect", remedyEffect(ctx, cluster, &e)},
+				{"until", p.TimeText(e.Until)}, {"places", placesText(ctx, cluster, &e)}, {"next step", cli.RemedyText(e.Remedy)}, {"effect", remedyEffect(ctx, cluster, &e)},
 			})
 		}),
 	}
+}
+
+// placesText describes the loops of a claimed job in which elements wait for a place; empty: none, or not known.
+func placesText(ctx context.Context, cluster cli.FlowReader, e *jobs.Explanation) string {
+	if e.State != jobs.StateClaimed {
+		return ""
+	}
+	detail, err := cli.FindFlow(ctx, cluster, e.Job.UUID)
+	if err != nil {
+		return ""
+	}
+	return tree.PlacesText(spec.PlanOf(&detail), &detail)
 }
 
 // repairs are the interventions of the remedies that repair a flow.

@@ -8,7 +8,8 @@ import (
 
 // DrawTree draws a flow as flow show prints it, or as a terminal shows it.
 func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string {
-	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: !terminal}
+	rows := rowsOf(detail)
+	t := tree{rows: rows, detail: detail, places: loopsOf(rows, detail), now: now, results: !terminal}
 	if terminal {
 		t.width, t.height = 80, 24
 	}

@@ -82,6 +82,11 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if again := t.again(atom, last); again != "" {
 		facts = append(facts, again)
 	}
+	for i := range t.places {
+		if t.places[i].Opening == atom.Name {
+			facts = append(facts, placesText(&t.places[i]))
+		}
+	}
 	if atom.Intention == logbook.IntendRetry {
 		facts = append(facts, "reverted at a takeover, then executed again")
 	}

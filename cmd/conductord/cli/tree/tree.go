@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/logbook"
 )
@@ -21,7 +22,8 @@ func Lines(detail *logbook.FlowDetail) []string {
 	if !detail.State.Finished() {
 		now = time.Now() // the durations of running and waiting steps depend on the current time
 	}
-	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: true}
+	rows := rowsOf(detail)
+	t := tree{rows: rows, detail: detail, now: now, results: true, places: loopsOf(rows, detail)}
 	return t.lines()
 }
 
@@ -98,8 +100,9 @@ type tree struct {
 	rows    []treeRow
 	detail  *logbook.FlowDetail
 	now     time.Time
-	results bool // with the steps' results and failures
-	waiting bool // only the steps that wait for a worker
+	results bool            // with the steps' results and failures
+	waiting bool            // only the steps that wait for a worker
+	places  []engine.Places // of the loops in which elements wait
 	colour  bool
 	width   int // of a line; 0: no limit
 	height  int // in lines; 0: no limit

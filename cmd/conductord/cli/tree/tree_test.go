@@ -148,6 +148,17 @@ func forWorker(worker string) func(*logbook.AtomDetail) {
 	}
 }
 
+const limited = `
+name = "parcels"
+
+inputs = ["parcels"]
+
+[[steps]]
+name  = "ship"
+each  = {over = "parcels", as = "parcel", at_once = 2}
+steps = [{name = "pack", requires = ["parcel"]}]
+`
+
 const keyed = `
 name = "disks"
 pattern = "linear"
@@ -332,6 +343,20 @@ disks  running  [██████░░░░░░░░░░░░░░] 1
   ✓ find    success    1s
   · copy    pending    waits for key disk (limit 2) or a step slot
   · verify  pending`},
+		{"elements wait for a place", drawn(t, limited, logbook.FlowRunning, kind(logbook.KindEach, atom("ship", success, "[1,2,3,4]")), atom("pack[0]", running, ""), atom("pack[1]", running, "")), true, `
+parcels  running  [░░░░░░░░░░░░░░░░░░░░] 0/2 steps
+  ▾ ship (each)
+    ✓ ship       success    1s  2 elements wait; [0] and [1] hold the 2 places
+    ▾ pack ×2  2 running
+      ▶ pack[0]  running    2s
+      ▶ pack[1]  running    2s`},
+		{"a place is free: the next element waits for a step slot", drawn(t, limited, logbook.FlowRunning, kind(logbook.KindEach, atom("ship", success, "[1,2,3]")), atom("pack[0]", running, ""), atom("pack[1]", success, "1")), true, `
+parcels  running  [██████████░░░░░░░░░░] 1/2 steps
+  ▾ ship (each)
+    ✓ ship       success    1s
+    ▾ pack ×2  1 success, 1 running
+      ▶ pack[0]  running    2s
+      ✓ pack[1]  success    1s`},
 		{"a held flow waits for no key", drawn(t, keyed, logbook.FlowFailure, atom("find", success, "1")), true, `
 disks  failure  [██████░░░░░░░░░░░░░░] 1/3 steps
   ✓ find    success    1s

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/await"
 	"github.com/conductord/conductord/logbook"
@@ -95,6 +96,7 @@ type view struct {
 
 	detail *logbook.FlowDetail // nil: not read yet
 	rows   []treeRow
+	places []engine.Places   // of the loops in which elements wait
 	told   map[string]string // without a terminal: the last line of each step
 	failed map[string]int    // without a terminal: number of checked attempts of each step
 	drawn  int               // on a terminal: number of lines that the next picture replaces
@@ -137,7 +139,8 @@ func (v *view) reload(ctx context.Context) {
 	if v.detail == nil || len(v.detail.Atoms) != len(detail.Atoms) {
 		v.rows = rowsOf(&detail)
 	}
-	v.detail = &detail
+	v.detail, v.places = &detail, loopsOf(v.rows, &detail)
+	v.resume = v.resume.Add(reloadRest * time.Since(v.read)) // to find the places of a large flow takes time, too
 	if v.program.Terminal {
 		v.draw()
 	} else {
@@ -147,7 +150,7 @@ func (v *view) reload(ctx context.Context) {
 
 // draw draws the tree over the previous one.
 func (v *view) draw() {
-	t := tree{rows: v.rows, detail: v.detail, now: time.Now(), colour: v.program.Value("NO_COLOR") == ""}
+	t := tree{rows: v.rows, detail: v.detail, places: v.places, now: time.Now(), colour: v.program.Value("NO_COLOR") == ""}
 	t.width, t.height = v.program.Size()
 	const up, clear, clearBelow = "\x1b[%dA", "\x1b[2K", "\x1b[J"
 	var picture strings.Builder
