@@ -37,7 +37,7 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	if record.Continued {
 		return nil, fmt.Errorf("cannot intervene in flow %s: %w", record.ID, errContinued(record))
 	}
-	detail := t.intervenable(record, intervention.Step)
+	detail := t.intervenable(record, &intervention)
 	repeated, err := detail.Admit(&intervention)
 	if err != nil {
 		return nil, err
@@ -48,6 +48,9 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	}
 	if err := t.checkReopening(record, j); err != nil {
 		return nil, fmt.Errorf("cannot intervene in flow %s: %w", record.ID, err)
+	}
+	if intervention.Kind == logbook.InterveneRename {
+		return t.rename(record, j, detail, &intervention)
 	}
 	intervention.At, intervention.Token = t.now, t.token()
 	if err := checkPending(detail, &intervention); err != nil {
@@ -121,17 +124,17 @@ func intervened(j *jobRecord) *v1.Result {
 }
 
 // intervenable reads the parts of a flow that logbook.FlowDetail.Admit needs: its interventions, its definition, and the
-// atoms of the named step and of points of no return.
-func (t *txn) intervenable(record *flowRecord, step string) *logbook.FlowDetail {
+// atoms of the named step and of points of no return; for a rename, all atoms.
+func (t *txn) intervenable(record *flowRecord, i *logbook.Intervention) *logbook.FlowDetail {
 	detail := record.FlowDetail
 	detail.Interventions, _ = t.interventions(record)
 	detail.Definition, _ = t.definition(record.built)
-	if len(detail.Definition.Points()) > 0 {
+	if i.Kind == logbook.InterveneRename || len(detail.Definition.Points()) > 0 {
 		t.scan(tableAtom, record.ID.UUID[:], func(_, value []byte) bool {
 			detail.Atoms = append(detail.Atoms, decodeAtom(value).detail)
 			return true
 		})
-	} else if value := t.get(tableAtom, atomKey(record.ID, step)); step != "" && value != nil {
+	} else if value := t.get(tableAtom, atomKey(record.ID, i.Step)); i.Step != "" && value != nil {
 		detail.Atoms = []logbook.AtomDetail{decodeAtom(value).detail}
 	}
 	return &detail
@@ -186,7 +189,7 @@ func checkPending(detail *logbook.FlowDetail, next *logbook.Intervention) error 
 // interventionSize returns about the stored size of an intervention.
 func interventionSize(i *logbook.Intervention) int {
 	const about = 160 // bytes of ids, kind, time and token
-	return about + len(i.Step) + len(i.Result) + len(i.By) + len(i.Reason)
+	return about + len(i.Step) + len(i.To) + len(i.Result) + len(i.By) + len(i.Reason)
 }
 
 // steer changes a job so that an owner carries out the interventions in its flow. A finished or parked job becomes
@@ -249,6 +252,9 @@ func saidOf(i *logbook.Intervention) string {
 	said := string(i.Kind)
 	if i.Step != "" {
 		said += " " + i.Step
+	}
+	if i.To != "" {
+		said += " to " + i.To
 	}
 	if i.Reason != "" {
 		said += ": " + i.Reason

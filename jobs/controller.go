@@ -229,6 +229,10 @@ type Controller interface {
 	//	removed         ErrNotFound
 	//	never posted    ErrConflict
 	//
+	// logbook.InterveneRename renames the step at once, in a flow in any state. It reopens no job. ErrConflict unless the
+	// job is suspended, held, trashed or completed, if the new name is recorded or is a former name, if the step has not
+	// ended, or if the flow cannot adopt another definition. ErrNotFound if the step has not started.
+	//
 	// logbook.InterveneTakeBack reopens no job. If no intervention is left to carry out, the
 	// job is completed with the end of its flow.
 	//

@@ -31,10 +31,13 @@ const (
 	// InterveneTakeBack withdraws the pending interventions in a step. Without a step, it withdraws
 	// all pending interventions.
 	InterveneTakeBack InterventionKind = "take-back"
+	// InterveneRename gives a started step the name To, with all its instances. The flow can then adopt a definition
+	// in which the step has this name. The store renames the step at once, so the intervention is never pending.
+	InterveneRename InterventionKind = "rename"
 )
 
 // interventionKinds are all kinds.
-var interventionKinds = []InterventionKind{InterveneRetryRevert, InterveneRevert, InterveneSkip, InterveneComplete, InterveneRerun, InterveneTakeBack}
+var interventionKinds = []InterventionKind{InterveneRetryRevert, InterveneRevert, InterveneSkip, InterveneComplete, InterveneRerun, InterveneTakeBack, InterveneRename}
 
 // check checks that an intervention has the fields that its kind needs, and no others.
 func (k InterventionKind) check(i *Intervention) error {
@@ -42,7 +45,7 @@ func (k InterventionKind) check(i *Intervention) error {
 	switch {
 	case !slices.Contains(interventionKinds, k):
 		return &InvalidError{Field: "intervention kind", Reason: fmt.Sprintf("%.64q is not one of %v", string(k), interventionKinds)}
-	case (k == InterveneSkip || k == InterveneComplete) && i.Step == "":
+	case (k == InterveneSkip || k == InterveneComplete || k == InterveneRename) && i.Step == "":
 		return &InvalidError{Field: "intervention step", Reason: fmt.Sprintf("not set; %s requires it", k)}
 	case (k == InterveneRetryRevert || k == InterveneRevert) && i.Step != "":
 		fault = "step"
@@ -50,21 +53,44 @@ func (k InterventionKind) check(i *Intervention) error {
 		fault = "result"
 	case i.Hold && k != InterveneSkip && k != InterveneComplete:
 		fault = "hold"
+	case k == InterveneRename:
+		return i.checkNames()
+	case i.To != "":
+		fault = "to"
 	default:
 		return nil
 	}
 	return &InvalidError{Field: "intervention " + fault, Reason: fmt.Sprintf("must not be set for %s", k)}
 }
 
+// checkNames checks the old and the new name of a step.
+func (i *Intervention) checkNames() error {
+	old, isInstance := CutInstance(i.Step)
+	_, becomesInstance := CutInstance(i.To)
+	switch {
+	case isInstance:
+		return &InvalidError{Field: "intervention step", Reason: fmt.Sprintf("%q is an instance of a loop; rename step %q, with all its instances", i.Step, old)}
+	case becomesInstance:
+		return &InvalidError{Field: "intervention to", Reason: fmt.Sprintf("%q is the name of an instance of a loop; give the name without an index", i.To)}
+	case i.To == "":
+		return &InvalidError{Field: "intervention to", Reason: "not set; rename requires it"}
+	case i.To == i.Step:
+		return &InvalidError{Field: "intervention to", Reason: fmt.Sprintf("%q is the current name of the step", i.To)}
+	}
+	return nil
+}
+
 // Intervention is an operator's decision about a flow in failure, or about a reverted flow. The store
 // records it, and the next owner of the flow's job carries it out. An intervention is *pending* until an
-// update of the flow under a newer token, or until another intervention takes it back.
+// update of the flow under a newer token, or until another intervention takes it back. InterveneRename is for
+// unfinished flows too.
 type Intervention struct {
 	// ID is made by the caller. A repeat with the same ID changes nothing.
 	ID   uuid.UUID        `json:"id"`
 	Flow FlowID           `json:"-"`
 	Kind InterventionKind `json:"kind"`
 	Step string           `json:"step,omitempty"`
+	To   string           `json:"to,omitempty"` // new name of a renamed step
 	// Result is the result of a completed step; empty: null.
 	Result json.RawMessage `json:"result,omitempty"`
 	By     string          `json:"by"` // the operator, for display
@@ -87,17 +113,20 @@ func (f *FlowDetail) Pending() []Intervention {
 	return nil
 }
 
-// Standing returns the interventions of a list that no later intervention of the list withdraws.
+// Standing returns the interventions of a list that an owner carries out: no renames, and no interventions that a later
+// one of the list withdraws.
 func Standing(interventions []Intervention) []Intervention {
-	isBack := func(i Intervention) bool { return i.Kind == InterveneTakeBack }
-	if !slices.ContainsFunc(interventions, isBack) {
+	isDone := func(i Intervention) bool { return i.Kind == InterveneTakeBack || i.Kind == InterveneRename }
+	if !slices.ContainsFunc(interventions, isDone) {
 		return interventions
 	}
 	var standing []Intervention
 	for _, i := range interventions {
-		if isBack(i) {
+		switch i.Kind {
+		case InterveneTakeBack:
 			standing = slices.DeleteFunc(standing, i.takesBack)
-		} else {
+		case InterveneRename:
+		default:
 			standing = append(standing, i)
 		}
 	}
@@ -124,7 +153,7 @@ func Released(interventions []Intervention) bool {
 }
 
 // Admit checks that an intervention can be carried out in the flow. The flow must have the atom of the intervention,
-// the atoms of points of no return, its interventions, and its definition. If an intervention with the same ID was
+// the atoms of points of no return, its interventions, and its definition; for a rename, all its atoms. If an intervention with the same ID was
 // admitted before, repeated is true. ErrConflict if the flow or the step is in the wrong state, ErrNotFound for an
 // unknown step, ErrLimit at MaxInterventions.
 func (f *FlowDetail) Admit(i *Intervention) (repeated bool, err error) {
@@ -145,6 +174,8 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return &LimitError{Field: "interventions", Limit: MaxInterventions, Size: int64(len(f.Interventions)) + 1, Unit: "interventions"}
 	case i.Kind == InterveneTakeBack:
 		return f.admitTakeBack(i)
+	case i.Kind == InterveneRename:
+		return f.admitRename(i)
 	case i.Kind == InterveneRerun && f.State == FlowReverted:
 	case f.State != FlowFailure:
 		takes := "failure"

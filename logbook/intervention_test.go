@@ -133,3 +133,89 @@ func TestPointOfNoReturn(t *testing.T) {
 		}
 	}
 }
+
+// TestRename: a rename concerns a step and its instances. It is refused if the names or the state of the flow do not fit.
+func TestRename(t *testing.T) {
+	atoms := []logbook.AtomDetail{
+		{Name: "a", Kind: logbook.KindTask, State: logbook.AtomSuccess}, {Name: "e[0]", Kind: logbook.KindTask, State: logbook.AtomFailure},
+		{Name: "e[1][2]", Kind: logbook.KindTask, State: logbook.AtomPending}, {Name: "b", Kind: logbook.KindTask, State: logbook.AtomSuccess},
+		{Name: "w", Kind: logbook.KindTask, State: logbook.AtomPending, Attempts: []logbook.Attempt{
+			{Action: logbook.ActionExecute, Number: 1, Asked: 1, Wait: &logbook.Wait{Signals: []string{"paid"}}}}},
+		{Name: "r", Kind: logbook.KindTask, State: logbook.AtomPending, Attempts: []logbook.Attempt{{Action: logbook.ActionReset, Number: 1}}},
+		{Name: "stuck", Kind: logbook.KindTask, State: logbook.AtomRevertFailure},
+		{Name: "o", Kind: logbook.KindTask, State: logbook.AtomRunning, Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, Offered: true}}},
+	}
+	for _, row := range []struct {
+		step, to string
+		policy   logbook.ChangePolicy
+		names    string // renamed atoms
+		want     error
+	}{
+		{"a", "x", "", "x", nil},
+		{"e", "x", logbook.ChangeAdopt, "x[0] x[1][2]", nil},
+		{"e", strings.Repeat("x", logbook.MaxLimits.Name-4), "", "", logbook.ErrLimit},
+		{"a", "b", "", "", logbook.ErrConflict},
+		{"a", "e", "", "", logbook.ErrConflict},
+		{"w", "x", "", "", logbook.ErrConflict},
+		{"o", "x", "", "", logbook.ErrConflict},
+		{"r", "x", "", "x", nil},
+		{"stuck", "x", "", "", logbook.ErrConflict},
+		{"a", "x", logbook.ChangePin, "", logbook.ErrConflict},
+		{"a", "x", logbook.ChangeRefuse, "", logbook.ErrConflict},
+		{"missing", "x", "", "", logbook.ErrNotFound},
+		{"e[0]", "x", "", "", logbook.ErrInvalid},
+		{"a", "x[0]", "", "", logbook.ErrInvalid},
+		{"a", "a", "", "", logbook.ErrInvalid},
+		{"a", "", "", "", logbook.ErrInvalid},
+		{"", "x", "", "", logbook.ErrInvalid},
+	} {
+		detail := logbook.FlowDetail{State: logbook.FlowRunning, OnChange: row.policy, Atoms: atoms}
+		i := logbook.Intervention{ID: uuid.New(), Flow: logbook.NewFlowID(), Kind: logbook.InterveneRename, Step: row.step, To: row.to, By: "ada"}
+		err := logbook.MaxLimits.CheckIntervention(&i)
+		if err == nil {
+			_, err = detail.Admit(&i)
+		}
+		var names []string
+		for n := range atoms {
+			if name, ok := i.Renamed(atoms[n].Name); ok && err == nil {
+				names = append(names, name)
+			}
+		}
+		if !errors.Is(err, row.want) || strings.Join(names, " ") != row.names {
+			t.Errorf("%s to %.20s: %v (%v), want %q (%v)", row.step, row.to, names, err, row.names, row.want)
+		}
+	}
+	for _, row := range []struct {
+		renames string // earlier ones, as old:new
+		step    string
+		to      string
+		want    error
+	}{
+		{"a:b", "b", "a", nil},
+		{"a:b b:c", "c", "a", nil},
+		{"a:b b:c", "c", "b", nil},
+		{"a:b", "x", "a", logbook.ErrConflict},
+		{"a:b b:a", "a", "b", nil},
+		{"a:b b:c c:a", "x", "b", logbook.ErrConflict},
+	} {
+		detail := logbook.FlowDetail{State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{{Name: row.step, Kind: logbook.KindTask, State: logbook.AtomSuccess}}}
+		for _, pair := range strings.Fields(row.renames) {
+			old, name, _ := strings.Cut(pair, ":")
+			detail.Interventions = append(detail.Interventions, logbook.Intervention{ID: uuid.New(), Kind: logbook.InterveneRename, Step: old, To: name})
+		}
+		if _, err := detail.Admit(&logbook.Intervention{ID: uuid.New(), Kind: logbook.InterveneRename, Step: row.step, To: row.to}); !errors.Is(err, row.want) {
+			t.Errorf("after %s, %s to %s: %v, want %v", row.renames, row.step, row.to, err, row.want)
+		}
+	}
+	pending := logbook.FlowDetail{State: logbook.FlowFailure, Atoms: atoms, Interventions: []logbook.Intervention{{Kind: logbook.InterveneRerun, Token: logbook.Token{Index: 1}}}}
+	if _, err := pending.Admit(&logbook.Intervention{ID: uuid.New(), Kind: logbook.InterveneRename, Step: "a", To: "x"}); !errors.Is(err, logbook.ErrConflict) {
+		t.Errorf("beside a pending intervention: %v", err)
+	}
+	renamed := logbook.FlowDetail{Interventions: []logbook.Intervention{{Kind: logbook.InterveneRename, Token: logbook.Token{Index: 1}}}}
+	if renamed.Resumable() || len(renamed.Pending()) > 0 {
+		t.Error("a rename is pending")
+	}
+	if err := logbook.MaxLimits.CheckIntervention(&logbook.Intervention{ID: uuid.New(), Flow: logbook.NewFlowID(), Kind: logbook.InterveneRerun, To: "x", By: "ada"}); !errors.Is(err, logbook.ErrInvalid) {
+		t.Errorf("a rerun with a new name: %v", err)
+	}
+}

@@ -419,5 +419,8 @@ func (l Limits) CheckIntervention(i *Intervention) error {
 	if err := l.checkOptionalName("intervention step", i.Step); err != nil {
 		return err
 	}
+	if err := l.checkOptionalName("intervention to", i.To); err != nil {
+		return err
+	}
 	return l.CheckValue("intervention result", i.Result)
 }

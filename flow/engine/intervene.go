@@ -573,6 +573,9 @@ type pastInterventions struct {
 func pastInterventionsOf(o *Options) pastInterventions {
 	var p pastInterventions
 	for i := range o.Detail.Interventions {
+		if o.Detail.Interventions[i].Kind == logbook.InterveneRename {
+			continue // it repairs nothing
+		}
 		if token := o.Detail.Interventions[i].Token; token.Compare(o.Token) < 0 {
 			p = pastInterventions{any: true, last: token, spared: make(map[int]bool)}
 		}

@@ -53,6 +53,9 @@ func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 	if err := c.checkStore(); err != nil {
 		return nil, err
 	}
+	if err := c.checkFormerNames(&o.Detail); err != nil {
+		return nil, err
+	}
 	l := loader{c, len(o.Plan.Choices()) > 0 || len(o.Plan.Template().TolerantElements()) > 0 || slices.ContainsFunc(o.Plan.Steps(), (*flow.Step).IgnoresFailure)}
 	for i := range o.Detail.Atoms {
 		if c.forgets(&o.Detail.Atoms[i]) {
@@ -97,6 +100,17 @@ func (f *facts) checkStore() error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+// checkFormerNames refuses a step with the former name of a renamed step: their calls would have equal keys.
+func (f *facts) checkFormerNames(detail *logbook.FlowDetail) error {
+	former := detail.FormerNames()
+	for _, step := range f.plan.Template().Steps() {
+		if name, renamed := former[step.Name()]; renamed {
+			return fmt.Errorf("%w: step %q has the former name of step %q, which was renamed; give it another name", ErrMismatch, step.Name(), name)
+		}
+	}
+	return nil
 }
 
 // load loads one atom.

@@ -1241,6 +1241,7 @@ func InterventionToProto(x *logbook.Intervention) *v1.Intervention {
 		Flow:   idText(x.Flow.UUID),
 		Kind:   string(x.Kind),
 		Step:   x.Step,
+		To:     x.To,
 		Result: ValueToProto(x.Result),
 		By:     x.By,
 		Reason: x.Reason,
@@ -1262,6 +1263,7 @@ func InterventionFromProto(m *v1.Intervention) (logbook.Intervention, error) {
 	x.Flow.UUID = r.id("intervention flow", m.Flow)
 	x.Kind = logbook.InterventionKind(m.Kind)
 	x.Step = m.Step
+	x.To = m.To
 	x.Result = ValueFromProto(m.Result)
 	x.By = m.By
 	x.Reason = m.Reason

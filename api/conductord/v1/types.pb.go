@@ -1307,7 +1307,7 @@ type Intervention struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // made by the caller; a repeat with the same id changes nothing
 	Flow          string                 `protobuf:"bytes,2,opt,name=flow,proto3" json:"flow,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, revert, skip, complete, rerun or take-back
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, revert, skip, complete, rerun, rename or take-back
 	Step          string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
 	Result        *Value                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"` // only for complete
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the operator, for people
@@ -1315,6 +1315,7 @@ type Intervention struct {
 	Hold          bool                   `protobuf:"varint,8,opt,name=hold,proto3" json:"hold,omitempty"` // only for skip and complete: wait for another intervention
 	At            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`      // set by the cluster, like token
 	Token         *Token                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"`
+	To            string                 `protobuf:"bytes,11,opt,name=to,proto3" json:"to,omitempty"` // only for rename: the new name of the step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1417,6 +1418,13 @@ func (x *Intervention) GetToken() *Token {
 		return x.Token
 	}
 	return nil
+}
+
+func (x *Intervention) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
 }
 
 type AtomDetail struct {
@@ -6981,7 +6989,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x16\n" +
-	"\x06packed\x18\x02 \x01(\fR\x06packed:\x04\xe8\x9d&\x01\"\x88\x03\n" +
+	"\x06packed\x18\x02 \x01(\fR\x06packed:\x04\xe8\x9d&\x01\"\x9e\x03\n" +
 	"\fIntervention\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
 	"\x04flow\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
@@ -6993,7 +7001,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04hold\x18\b \x01(\bR\x04hold\x120\n" +
 	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampB\x04\xf8\x9d&\x01R\x02at\x120\n" +
 	"\x05token\x18\n" +
-	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token:6\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\x92\x9e&\x10\x12\x04flow\x1a\x04step\"\x02id\"\xbf\x03\n" +
+	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token\x12\x14\n" +
+	"\x02to\x18\v \x01(\tB\x04\xe8\x9d&\x01R\x02to:6\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\x92\x9e&\x10\x12\x04flow\x1a\x04step\"\x02id\"\xbf\x03\n" +
 	"\n" +
 	"AtomDetail\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +

@@ -396,7 +396,7 @@ func interventionLines(p *cli.Program, detail *logbook.FlowDetail) string {
 		switch {
 		case slices.ContainsFunc(pending, func(p logbook.Intervention) bool { return p.ID == said.ID }):
 			line += " [not applied yet]"
-		case said.Kind != logbook.InterveneTakeBack && said.Token.Compare(detail.Fence) > 0:
+		case said.Kind != logbook.InterveneTakeBack && said.Kind != logbook.InterveneRename && said.Token.Compare(detail.Fence) > 0:
 			line += " [withdrawn]"
 		}
 		lines = append(lines, line)

@@ -96,6 +96,7 @@ func flowInterveneCommands(p *cli.Program) []*cobra.Command {
 		completeCommand(p),
 		rerunCommand(p),
 		retryNowCommand(p),
+		changeCommand(p),
 		interveneCommand(p, intervention(logbook.InterveneTakeBack), &cobra.Command{
 			Use:   "take-back FLOW|JOB [STEP]",
 			Short: "Withdraw interventions in a failed flow that no conductor has applied yet",
@@ -357,6 +358,9 @@ func interventionText(p *cli.Program, word *logbook.Intervention) string {
 	said := string(word.Kind)
 	if word.Step != "" {
 		said += " " + cli.Clean(word.Step)
+	}
+	if word.To != "" {
+		said += " to " + cli.Clean(word.To)
 	}
 	if len(word.Result) > 0 {
 		said += " = " + cli.Shorten(string(word.Result))
