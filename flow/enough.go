@@ -246,7 +246,7 @@ func (r *resolver) checkMembers() {
 		}
 		for final := range p.finals {
 			if element.Bounds.Holds(p.finals[final].Start) {
-				r.compiler.fault(ErrInvalid, "flow %q has %s steps, and is in a member of flow %q, which has enough; give the steps to flow %q or to a flow around it",
+				r.compiler.fault(ErrInvalid, "flow %q has %s steps, and is in a member of flow %q, which has enough and would drop the member without these steps; give the steps to flow %q or to a flow around it",
 					p.finals[final].Flow, p.finals[final].word(), p.groups[element.Group].Name, p.groups[element.Group].Name)
 			}
 		}
