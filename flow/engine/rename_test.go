@@ -52,6 +52,29 @@ func (r *renameRun) plan(t *testing.T, names map[string]string) *flow.Plan {
 		flow.Each(name("ship"), "list", "x", r.step("pack", name("pack"))), r.step("last", name("last"))), "list")
 }
 
+// renameEnded renames the steps of a flow that have ended, and notes them in renamed. It returns the names of the next
+// definition.
+func renameEnded(detail *logbook.FlowDetail, all map[string]string, renamed map[string]bool) map[string]string {
+	names := make(map[string]string)
+	for old, name := range all {
+		i := logbook.Intervention{ID: uuid.New(), Kind: logbook.InterveneRename, Step: old, To: name, Token: logbook.Token{Index: 2}}
+		if _, err := detail.Admit(&i); errors.Is(err, logbook.ErrNotFound) {
+			names[old] = name // it has not started
+			continue
+		} else if err != nil {
+			continue
+		}
+		names[old], renamed[old] = name, true
+		detail.Interventions = append(detail.Interventions, i)
+		for n := range detail.Atoms {
+			if name, ok := i.Renamed(detail.Atoms[n].Name); ok {
+				detail.Atoms[n].Name = name
+			}
+		}
+	}
+	return names
+}
+
 // TestRenameAtEveryWrite: a conductor dies before any update. An operator renames the steps that have ended, and the
 // flow continues with the new definition. Finished steps do not run again, and a revert calls their reverts once.
 func TestRenameAtEveryWrite(t *testing.T) {
@@ -77,23 +100,7 @@ func TestRenameAtEveryWrite(t *testing.T) {
 			if detail.State.Finished() {
 				continue
 			}
-			names := make(map[string]string)
-			for old, name := range all {
-				i := logbook.Intervention{ID: uuid.New(), Kind: logbook.InterveneRename, Step: old, To: name, Token: logbook.Token{Index: 2}}
-				if _, err := detail.Admit(&i); errors.Is(err, logbook.ErrNotFound) {
-					names[old] = name // it has not started
-					continue
-				} else if err != nil {
-					continue
-				}
-				names[old], renamed[old] = name, true
-				detail.Interventions = append(detail.Interventions, i)
-				for n := range detail.Atoms {
-					if name, ok := i.Renamed(detail.Atoms[n].Name); ok {
-						detail.Atoms[n].Name = name
-					}
-				}
-			}
+			names := renameEnded(&detail, all, renamed)
 			ended := make(map[string]int) // executions that are recorded as ended, by old name
 			before := j.snapshot()
 			for n := range before.Atoms {
