@@ -35,8 +35,14 @@ type signals struct {
 	waiting map[jobs.JobID]chan struct{} // closed when the job waits
 }
 
-// openSignals starts a conductor for flows that wait, and a watch that finds out when a job waits.
-func openSignals(ctx context.Context, at *place, slots int) (*signals, error) {
+func aSignal() flow.Node { return flow.Signal[struct{}](signalName) }
+
+func anApproval() flow.Node {
+	return flow.Approve("ask", flow.Approval{Text: "Go?", Need: []logbook.Need{{Role: "bench", Count: 1}}})
+}
+
+// openSignals starts a conductor for flows that start with a wait, and a watch that finds out when a job waits.
+func openSignals(ctx context.Context, at *place, slots int, wait func() flow.Node) (*signals, error) {
 	s := &signals{at: at, begun: make(chan time.Time, 1), waiting: make(map[jobs.JobID]chan struct{})}
 	after := func(context.Context, struct{}) (struct{}, error) {
 		select {
@@ -46,7 +52,7 @@ func openSignals(ctx context.Context, at *place, slots int) (*signals, error) {
 		return struct{}{}, nil
 	}
 	halt, err := startConductor(ctx, at.dial, signalKind, slots, func(json.RawMessage) (*flow.Flow, error) {
-		return flow.Linear("bench", flow.Signal[struct{}](signalName), flow.Func("after", after)), nil
+		return flow.Linear("bench", wait(), flow.Func("after", after)), nil
 	})
 	if err != nil {
 		return nil, err
@@ -122,9 +128,18 @@ func (s *signals) send(ctx context.Context, job jobs.JobID) error {
 	return err
 }
 
+// approve decides the approval for which a job waits.
+func (s *signals) approve(ctx context.Context, job jobs.JobID) error {
+	receipt, err := s.at.client.Decide(ctx, jobs.DecisionCommand{Job: job, Decision: logbook.Decision{Kind: logbook.Approve, By: "bench"}})
+	if err == nil && receipt.Outcome != logbook.Approved {
+		err = fmt.Errorf("the approval of job %s has the outcome %q after its only decision", job, receipt.Outcome)
+	}
+	return err
+}
+
 // openSignal measures flows that wait for a signal, get it, and end.
 func openSignal(ctx context.Context, at *place, load measure.Load) (*doing, error) {
-	s, err := openSignals(ctx, at, max(load.Callers, spareSlot))
+	s, err := openSignals(ctx, at, max(load.Callers, spareSlot), aSignal)
 	if err != nil {
 		return nil, err
 	}
@@ -143,22 +158,25 @@ func openSignal(ctx context.Context, at *place, load measure.Load) (*doing, erro
 	}, nil
 }
 
-// openResume measures the time from a signal until the start of the step after the wait. One caller at a time.
-func openResume(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
-	s, err := openSignals(ctx, at, spareSlot)
-	if err != nil {
-		return nil, err
+// openResume measures the time from the end of a wait until the start of the next step. end ends the wait. One caller at
+// a time.
+func openResume(wait func() flow.Node, end func(*signals, context.Context, jobs.JobID) error) func(context.Context, *place, measure.Load) (*doing, error) {
+	return func(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
+		s, err := openSignals(ctx, at, spareSlot, wait)
+		if err != nil {
+			return nil, err
+		}
+		return &doing{call: func(ctx context.Context) (time.Duration, error) { return s.resume(ctx, end) }, close: s.stop}, nil
 	}
-	return &doing{call: s.resume, close: s.stop}, nil
 }
 
-func (s *signals) resume(ctx context.Context) (time.Duration, error) {
+func (s *signals) resume(ctx context.Context, end func(*signals, context.Context, jobs.JobID) error) (time.Duration, error) {
 	job, err := s.post(ctx)
 	if err != nil {
 		return 0, err
 	}
 	sent := time.Now()
-	if err := s.send(ctx, job); err != nil {
+	if err := end(s, ctx, job); err != nil {
 		return 0, err
 	}
 	select {
@@ -194,7 +212,7 @@ func (b *bench) waiting(ctx context.Context) {
 		var p50 [2]time.Duration
 		for turn := range sides {
 			side := (turn + number) % 2
-			run, err := sides[side].measure(ctx, work{open: openResume}, load, false)
+			run, err := sides[side].measure(ctx, work{open: openResume(aSignal, (*signals).send)}, load, false)
 			if err != nil {
 				b.report.fail("signals among waiting flows: %v", err)
 				return
@@ -217,7 +235,7 @@ func (b *bench) fillWaiting(ctx context.Context, c *cluster, flows int) error {
 		return err
 	}
 	at := &place{client: c.client, dial: dialer(c.processes.Endpoints()...)}
-	s, err := openSignals(ctx, at, waitingSlots)
+	s, err := openSignals(ctx, at, waitingSlots, aSignal)
 	if err != nil {
 		return err
 	}
