@@ -30,7 +30,9 @@ type modelFlow struct {
 	changed []string          // atoms of the latest update
 	waited  map[string]uint64 // numbers of the open waits, by atom
 	boards  map[string]string // boards of the waits for a topic, by atom
-	last    *modelJob         // its last job, which may be removed already; nil: it never had one
+	// times of the latest reminders of open approvals, by atom
+	reminded map[string]time.Time
+	last     *modelJob // its last job, which may be removed already; nil: it never had one
 }
 
 // flowOf returns the flow of a job; nil if the job has none, or the flow was removed.

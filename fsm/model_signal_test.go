@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -17,9 +18,9 @@ type modelSignal struct{ id, name string }
 func (m *model) hears(c *v1.Command) (string, error) {
 	switch kind := c.Kind.(type) {
 	case *v1.Command_Decide:
-		return "", m.decide(kind.Decide)
+		return "", m.decide(command.DecideCommandFromProto(kind.Decide))
 	case *v1.Command_Override:
-		return "", m.decide(kind.Override)
+		return "", m.decide(command.OverrideCommandFromProto(kind.Override))
 	case *v1.Command_Publish:
 		return m.publish(kind.Publish)
 	}
@@ -107,9 +108,15 @@ func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) error {
 			continue
 		}
 		stored := atom.Attempts[at].Wait
-		switch {
-		case attempt.Ended() && stored.Signal != nil && (attempt.Wait == nil || attempt.Wait.Signal == nil):
+		if attempt.Ended() && stored.Signal != nil && (attempt.Wait == nil || attempt.Wait.Signal == nil) {
 			return logbook.ErrSignalled
+		}
+		if stored.Approval != nil && attempt.Wait != nil {
+			kept := *attempt.Wait
+			kept.Approval = stored.Approval
+			attempt.Wait = &kept
+		}
+		switch {
 		case attempt.Ended():
 			continue
 		case attempt.Wait == nil:
@@ -133,7 +140,7 @@ func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) error {
 func (m *model) adopt(flow, after *modelFlow) {
 	*flow = *after
 	if flow.waited == nil {
-		flow.waited, flow.boards = map[string]uint64{}, map[string]string{}
+		flow.waited, flow.boards, flow.reminded = map[string]uint64{}, map[string]string{}, map[string]time.Time{}
 	}
 	for _, name := range flow.changed {
 		atom, _ := flow.Atom(name)
@@ -152,6 +159,7 @@ func (m *model) adopt(flow, after *modelFlow) {
 			continue
 		}
 		flow.waited[name] = wait.Number
+		delete(flow.reminded, name)
 		if j := flow.busy; j != nil {
 			if at := slices.IndexFunc(j.unread, func(s modelSignal) bool { return wait.Takes(s.name) }); at >= 0 {
 				give(flow, atom, j.unread[at])
@@ -218,12 +226,4 @@ func (m *model) forgetSignals(j *modelJob) {
 			delete(m.keyed, key)
 		}
 	}
-}
-
-// decide refuses every decision: in the walks no step waits for an approval.
-func (m *model) decide(c *v1.DecideCommand) error {
-	if m.jobs[c.Job] == nil {
-		return jobs.ErrNotFound
-	}
-	return jobs.ErrConflict
 }

@@ -57,11 +57,12 @@ type model struct {
 	published map[[4]string]string // first answers to publications: by board, topic, key and id
 	kept      []modelKept          // in order
 
-	keyed  map[[3]string]string     // job that received a signal by key: by board, key and id
-	ended  map[string]bool          // ended sessions
-	tokens map[string]logbook.Token // the last token of each job and flow, and of each intervention in a flow
-	taken  int                      // finished jobs that cannot be reopened because another job has their key
-	aged   int                      // requests whose jobs were chosen by ageing
+	keyed     map[[3]string]string     // job that received a signal by key: by board, key and id
+	ended     map[string]bool          // ended sessions
+	tokens    map[string]logbook.Token // the last token of each job and flow, and of each intervention in a flow
+	taken     int                      // finished jobs that cannot be reopened because another job has their key
+	aged      int                      // requests whose jobs were chosen by ageing
+	reminders int                      // reminders of approvals whose time has come
 }
 
 type modelJob struct {
@@ -954,8 +955,9 @@ func (m *model) wake(c *v1.WakeDueCommand) (string, error) {
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimable, time.Time{}, time.Time{}, m.now
 		m.reserve(j)
 	}
-	expired, moreKept := m.expireKept(most - len(due))
-	return count(len(late)+len(due)+expired, more || moreKept), nil
+	reminded, moreReminders := m.remind(most - len(due))
+	expired, moreKept := m.expireKept(most - len(due) - reminded)
+	return count(len(late)+len(due)+reminded+expired, more || moreReminders || moreKept), nil
 }
 
 func count(done int, more bool) string { return fmt.Sprint(done, " jobs, more: ", more) }

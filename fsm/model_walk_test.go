@@ -230,6 +230,7 @@ func (c *coverage) end(m *model) {
 	c.sequences++
 	c.answers["claim_next by age"] += m.aged
 	c.answers["the key of a finished job is taken"] += m.taken
+	c.answers["reminder"] += m.reminders
 	for _, s := range m.schedules {
 		for _, r := range s.records {
 			why, _, _ := strings.Cut(r.Reason, ":") // numbers follow the colon
@@ -248,7 +249,7 @@ func (w *walker) next() *v1.Command {
 	draws := []func() *v1.Command{
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
-		w.order, w.order, w.order, w.undo, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
+		w.order, w.order, w.order, w.approval, w.approval, w.approval, w.approval, w.undo, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
 		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.quotas, w.quotas, w.age, w.age, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
@@ -656,10 +657,12 @@ var (
 		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",
 		"pause_board", "pause_board not_found", "pause_schedule", "posting invalid", "posting not_found", "posting over_limit", "register", "register session_expired",
 		"resume_board", "resume_board not_found", "resume_schedule", "run_schedule", "save_book", "save_book conflict", "save_schedule",
-		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal taken", "signal kept", "signal repeated", "signal job_over", "signal not_found", "publish taken by 1", "publish taken by 2", "publish kept by 0", "publish repeated by 0", "publish repeated by 1", "publish nobody_waits", "publish not_found", "decide conflict", "decide not_found", "override conflict", "override not_found", "sweep", "trash", "trash fenced",
+		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal taken", "signal kept", "signal repeated", "signal job_over", "signal not_found", "publish taken by 1", "publish taken by 2", "publish kept by 0", "publish repeated by 0", "publish repeated by 1", "publish nobody_waits", "publish not_found", "decide", "decide conflict", "decide not_found", "decide job_over", "override", "override conflict", "override not_found", "reminder", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow signalled", "update_flow fenced", "update_flow not_found", "wake_due",
 	}
-	wantedSlots = []string{
+	// oftenAnswers are answers that every tenth walk must have on average.
+	oftenAnswers = []string{"decide", "decide conflict", "decide job_over", "override", "override conflict", "reminder"}
+	wantedSlots  = []string{
 		"posted by schedule", "posted by run", "posted by backfill", "waiting by schedule", "waiting by backfill",
 		"skipped by schedule a job of the schedule is not finished", "skipped by schedule replaced by a later slot",
 		"skipped by schedule has the key", "skipped by schedule missed", "skipped by schedule the schedule was paused",
@@ -690,6 +693,12 @@ func (c *coverage) check(t *testing.T, length int) {
 			if part.seen[what] == 0 && c.sequences >= enough {
 				t.Errorf("no walk has come by %q", what)
 			}
+		}
+	}
+	const few = 50 // fewer walks can miss an answer by chance
+	for _, what := range oftenAnswers {
+		if c.sequences >= few && c.answers[what]*10 < c.sequences {
+			t.Errorf("%d walks have come by %q %d times; draw its commands more often", c.sequences, what, c.answers[what])
 		}
 	}
 }

@@ -208,10 +208,8 @@ func (a *author) order() *v1.Command {
 		return a.publication()
 	}
 	switch a.draw("order", 11) {
-	case 10:
-		return &v1.Command{Kind: &v1.Command_Override{Override: &v1.DecideCommand{Job: o.Job, Id: a.oneOf("decision id", "a", "b"), Kind: "approve", By: "ann", Reason: "outage"}}}
-	case 9:
-		return &v1.Command{Kind: &v1.Command_Decide{Decide: &v1.DecideCommand{Job: o.Job, Id: a.oneOf("decision id", "a", "b"), Kind: "approve", By: "ann"}}}
+	case 9, 10:
+		return a.decision(o.Job)
 	case 8:
 		sent := &v1.SignalCommand{Job: o.Job, Name: a.oneOf("signal", "paid", "sent"), Id: a.oneOf("signal id", "a", "b", "c", "d", "e", "f")}
 		if a.draw("by key", 1) == 0 {
@@ -233,6 +231,16 @@ func (a *author) order() *v1.Command {
 	}
 	o.Revert = a.draw("revert", 1) == 0
 	return cancel(o)
+}
+
+// decision draws a decision about a job's approval.
+func (a *author) decision(job string) *v1.Command {
+	d := &v1.DecideCommand{Job: job, Id: a.oneOf("decision id", "a", "b", "c"), Kind: a.oneOf("decision", "approve", "approve", "reject"), By: a.oneOf("decides", "ann", "bob")}
+	if a.draw("override", 2) == 0 {
+		d.Reason = "outage"
+		return &v1.Command{Kind: &v1.Command_Override{Override: d}}
+	}
+	return &v1.Command{Kind: &v1.Command_Decide{Decide: d}}
 }
 
 // publication draws a publication, usually to a topic for which steps wait.
@@ -390,6 +398,10 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	if atom, ok := flow.Atom(name); ok && len(atom.Attempts) > 0 {
 		number = uint32(len(atom.Attempts) + a.draw("attempt", 1))
 	}
+	var stored *logbook.Wait // of this attempt
+	if atom, ok := flow.Atom(name); ok && int(number) == len(atom.Attempts) {
+		stored = atom.Attempts[number-1].Wait
+	}
 	attempt := executing(number)
 	if a.draw("ended", 1) == 0 {
 		attempt = executed(number, `{"r":[1]}`)
@@ -400,7 +412,11 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		attempt.EndedAt, attempt.Result = nil, nil
 		change.State, attempt.Asked = "pending", 1
 		attempt.Wait = &v1.Wait{Signals: []string{"paid"}, Since: timestamppb.New(start), Until: timestamppb.New(start.Add(time.Hour))}
-		if a.draw("two names", 1) == 0 {
+		if stored != nil && stored.Approval != nil {
+			attempt.Wait = command.WaitToProto(stored) // a wait keeps its kind
+		} else if stored == nil && a.draw("approval", 2) == 0 {
+			attempt.Wait.Signals, attempt.Wait.Approval = nil, a.need()
+		} else if a.draw("two names", 1) == 0 {
 			attempt.Wait.Signals = []string{"sent", "paid"}
 		} else if a.draw("topic", 1) == 0 {
 			attempt.Wait.Signals, attempt.Wait.Topic, attempt.Wait.Key = nil, "pay", a.oneOf("topic key", "7", "7", "8")
@@ -418,6 +434,17 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		u.Atoms = append(u.Atoms, task(name, a.oneOf("atom state", "", "success", "pending"), executing(number+1)))
 	}
 	return u
+}
+
+// need draws an approval by one or two people, with one to three reminders in the next three seconds.
+func (a *author) need() *v1.Approval {
+	asked := &v1.Approval{Text: "Go?", Need: []*v1.Need{{Role: "dba", Count: uint32(1 + a.draw("people", 1))}}}
+	at := a.now
+	for range 1 + a.draw("reminders", 2) {
+		at = at.Add(time.Duration(1+a.draw("remind", 9)) * 100 * time.Millisecond)
+		asked.Remind = append(asked.Remind, &v1.Reminder{At: timestamppb.New(at)})
+	}
+	return asked
 }
 
 func (a *author) open() *v1.Command  { return a.as(open(a.session())) }
