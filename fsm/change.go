@@ -56,6 +56,9 @@ func (t *txn) change(c *v1.Change) error {
 	t.placeJob(j)
 	t.keepChange(j, &change)
 	t.event(kind, j, jobs.Event{Request: said, Reason: change.Reason})
+	if kind == jobs.EventMoved {
+		t.moveSubscriptions(j, true)
+	}
 	return nil
 }
 

@@ -202,6 +202,7 @@ func (m *model) attach(j *modelJob, work *modelWork) {
 	flow, book := m.flows[work.flow], m.books[work.book.id]
 	flow.busy, flow.last = j, j
 	j.Kind, j.Book, j.BookName, j.Flow = flow.Factory.Name, flow.Book, book.name, flow.ID
+	m.moveSubscriptions(j, false)
 }
 
 // bookLines are the books by their ids, with their flows.

@@ -64,6 +64,7 @@ func (m *model) change(c *v1.Change) error {
 	j.Held = j.Held && !change.Release
 	j.learn(c)
 	m.touch(j)
+	m.moveSubscriptions(j, true)
 	return nil
 }
 

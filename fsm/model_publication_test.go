@@ -91,6 +91,26 @@ func (m *model) subscribe(flow *modelFlow, atom *logbook.AtomDetail, j *modelJob
 	m.hurry(j)
 }
 
+// moveSubscriptions moves the waits of a job's flow for topics to the board of the job.
+func (m *model) moveSubscriptions(j *modelJob, takes bool) {
+	flow := m.flowOf(j)
+	if flow == nil {
+		return
+	}
+	var waiting []*logbook.AtomDetail
+	for i := range flow.Atoms {
+		if atom := &flow.Atoms[i]; flow.waited[atom.Name] > 0 && atom.OpenWait().Topic != "" && flow.boards[atom.Name] != j.Board {
+			waiting = append(waiting, atom)
+		}
+	}
+	slices.SortStableFunc(waiting, func(a, b *logbook.AtomDetail) int { return cmp.Compare(a.OpenWait().Number, b.OpenWait().Number) })
+	for _, atom := range waiting {
+		if flow.boards[atom.Name] = j.Board; takes {
+			m.subscribe(flow, atom, j)
+		}
+	}
+}
+
 // expireKept removes kept publications whose time has passed, the earliest first.
 func (m *model) expireKept(most int) (done int, more bool) {
 	order := slices.Clone(m.kept)

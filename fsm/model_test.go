@@ -807,6 +807,7 @@ func (m *model) restore(j *modelJob) error {
 	}
 	if flow != nil {
 		flow.busy, flow.last = j, j
+		m.moveSubscriptions(j, false)
 	}
 	m.settle(j, 0)
 	j.watched = !j.State.Finished() && j.Deadline.After(m.now)

@@ -248,4 +248,5 @@ func (t *txn) attach(j *jobRecord, work work) {
 	work.flow.save = true
 	t.writeBook(work.book)
 	t.addCount(tableBookJobs, j.Book.UUID[:], 1)
+	t.moveSubscriptions(j, false)
 }

@@ -14,8 +14,8 @@ import (
 
 // A step that waits for a topic has a row in tableWait, like a step that waits for a signal. It also has a row in
 // tableSubscription, by which a publication finds the step. Both rows change in one entry. A publication that
-// reaches the wait gives the atom a signal with the topic's name. The subscription stays on the board on which it
-// started, even if the job moves.
+// reaches the wait gives the atom a signal with the topic's name. The subscription is on the board of the flow's last
+// job, and moves with the job.
 
 // publicationKey returns the start of all keys of a topic and a key.
 func publicationKey(board, topic, key string) []byte {
@@ -137,6 +137,28 @@ func (t *txn) subscribe(flow logbook.FlowID, a *atomRecord, wait *logbook.Wait, 
 	}
 	row.Board, row.Topic, row.Key = j.Board, wait.Topic, wait.Key
 	t.put(tableSubscription, subscriptionKey(row, flow, wait.Number, a.number), []byte(a.detail.Name))
+}
+
+// moveSubscriptions moves the open waits of a job's flow for topics to the board of the job. With takes, they take the
+// publications that the board keeps.
+func (t *txn) moveSubscriptions(j *jobRecord, takes bool) {
+	t.forgetRunning(j.Flow)
+	for _, key := range t.keys(tableWait, j.Flow.UUID[:]) {
+		row := decodeMessage(t.get(tableWait, key), &v1.WaitRow{})
+		atom := decodeAtom(t.get(tableAtom, atomKey(j.Flow, row.GetStep())))
+		wait := atom.detail.OpenWait()
+		if wait.Topic == "" || row.GetBoard() == j.Board {
+			continue
+		}
+		t.deleteWait(j.Flow, atom)
+		if takes && t.takeKept(atom, j) {
+			atom.waited = 0
+			t.saveAtom(j.Flow, atom)
+			continue
+		}
+		t.subscribe(j.Flow, atom, wait, row, j)
+		t.putMessage(tableWait, key, nil, row)
+	}
 }
 
 // takeKept gives a wait that starts the oldest kept publication of its topic and key; false if there is none.

@@ -10,8 +10,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // publication makes a publication to topic pay with key 7.
@@ -20,12 +22,14 @@ func publication(id, to string, keep time.Duration) *v1.Command {
 }
 
 // subscribed lets a step of a new job wait for topic pay with key 7.
-func (r *rig) subscribed(job string) {
+func (r *rig) subscribed(job string) logbook.Token {
 	r.Helper()
+	token := r.claimed("worker", flowPosting(job))
 	attempt := executing(1)
 	attempt.Asked = 1
 	attempt.Wait = &v1.Wait{Topic: "pay", Key: "7", Since: timestamppb.New(start), Until: timestamppb.New(start.Add(1_000 * time.Hour))}
-	r.ok(updateFlow(update("flow of "+job, r.claimed("worker", flowPosting(job)), 1, "running", task("pay", "pending", attempt))))
+	r.ok(updateFlow(update("flow of "+job, token, 1, "running", task("pay", "pending", attempt))))
+	return token
 }
 
 // TestKeptPublicationsExpire: a board removes a kept publication at its end, also after a restore. Later waits do not
@@ -57,6 +61,34 @@ func TestKeptPublicationsExpire(t *testing.T) {
 	r.subscribed("b") // finds none
 	if answer := r.ok(publication("4", "all", 0)).GetPublish(); answer.Waits != 1 {
 		t.Errorf("the answer is %v", answer)
+	}
+}
+
+// TestSubscriptionsMoveWithTheJob: a publication on the present board of a waiting job reaches its step, and a
+// publication on the old board does not. A step that arrives takes the publication that the new board keeps.
+func TestSubscriptionsMoveWithTheJob(t *testing.T) {
+	on := func(board string, c *v1.Command) *v1.Command {
+		c.GetPublish().Board = board
+		return c
+	}
+	r := newRig(t)
+	r.ok(open("worker"))
+	r.ok(&v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: "other"}}})
+	r.ok(abandon(ending("a", r.subscribed("a"))))
+	r.ok(change(&v1.Change{Job: id("a"), Board: "other"}))
+	r.refused(publication("1", "one", 0), "nobody_waits")
+	r.ok(change(&v1.Change{Job: id("a"), Board: "default"}))
+	r.ok(&v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: "other"}}})
+	r.ok(&v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: "other"}}})
+	r.ok(on("other", publication("2", "one", time.Hour)))
+	if answer := r.ok(publication("3", "one", 0)).GetPublish(); answer.Waits != 1 {
+		t.Errorf("the publication on the present board: %v", answer)
+	}
+	r.ok(abandon(ending("b", r.subscribed("b"))))
+	r.ok(change(&v1.Change{Job: id("b"), Board: "other"})) // takes the kept publication
+	r.refused(on("other", publication("4", "one", 0)), "nobody_waits")
+	if err := fsm.Verify(r.Machine); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -66,6 +66,7 @@ func (t *txn) restore(j *jobRecord, request *jobs.OperatorRequest) error {
 	if flow != nil {
 		flow.job, flow.last = j.Sequence, j.Sequence
 		t.saveFlow(flow)
+		t.moveSubscriptions(j, false)
 	}
 	if t.settle(j, 0) {
 		return nil
