@@ -349,6 +349,8 @@ func postJob(ctx context.Context, p *cli.Program, cluster jobs.Poster, posting j
 		return jobs.Job{}, cli.Because(err, "post job %s", posting.ID)
 	}
 	switch {
+	case posted[0].Existed && posted[0].Job.ID != posting.ID && posted[0].Job.State.Finished():
+		p.Note("job %s has received the signal with this id before, and is finished: no job was posted", posted[0].Job.ID)
 	case posted[0].Existed && posted[0].Job.ID != posting.ID:
 		p.Note("job %s has the key %q and is not finished, so no second job was posted; its priority is %s, the higher of the two", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
 	case posted[0].Existed:

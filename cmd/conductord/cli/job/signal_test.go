@@ -30,6 +30,12 @@ func TestPostWithSignal(t *testing.T) {
 	if job, err := cluster.Job(t.Context(), parsed); err != nil || job.UnreadSignals != 2 {
 		t.Errorf("the job has %d unread signals, %v", job.UnreadSignals, err)
 	}
+	if got := clitest.Run(t, cluster, "job", "cancel", id); got.Code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if got := post("--key", "order 7", "--signal", "paid", "--signal-id", "evt_17"); got.Code != 0 || strings.TrimSpace(got.Out) != id || !strings.Contains(got.Err, "is finished: no job was posted") || strings.Contains(got.Err, "not finished") {
+		t.Errorf("the repeat after the end of the job: %+v", got)
+	}
 	for _, wrong := range [][]string{{"--signal", "paid"}, {"--key", "k", "--data", "1"}} {
 		if got := post(wrong...); got.Code != cli.ExitUsage {
 			t.Errorf("%v: %+v", wrong, got)
