@@ -103,8 +103,10 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	for i := range args {
 		if revert := cmd.Flags().Lookup("revert"); !strings.Contains(cmd.Use, "FILE|JOB") || revert.Changed {
 			what, id, rest := argumentName(cmd, i, len(args)), args[i], ""
-			if at := strings.IndexByte(id, '/'); what == stepArgument && at >= 0 {
+			if at := strings.IndexByte(id, '/'); (what == stepArgument || what == "job") && at >= 0 {
 				what, id, rest = "job", id[:at], id[at:]
+			} else if what == stepArgument && len(args) == 2 {
+				what = "job" // JOB STEP
 			}
 			add(what, id, func(id string) error { args[i] = id + rest; return nil })
 		}

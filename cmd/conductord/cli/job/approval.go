@@ -3,6 +3,8 @@ package job
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -184,11 +186,15 @@ func overrideCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// jobAndStep reads the arguments of a command about an approval.
+// jobAndStep reads the arguments JOB, JOB STEP or JOB/STEP.
 func jobAndStep(args []string) (jobs.JobID, string, error) {
-	id, err := jobs.ParseJobID(args[0])
-	if err != nil || len(args) == 1 {
-		return id, "", err
+	id, step, found := strings.Cut(args[0], "/")
+	if len(args) == 2 {
+		if found {
+			return jobs.JobID{}, "", cli.UsageError(fmt.Errorf("%.80q and %.80q both name a step: write JOB/STEP or JOB STEP", args[0], args[1]))
+		}
+		step = args[1]
 	}
-	return id, args[1], nil
+	job, err := jobs.ParseJobID(id)
+	return job, step, err
 }

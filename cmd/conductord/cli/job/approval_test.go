@@ -54,6 +54,9 @@ func TestApproval(t *testing.T) {
 			t.Errorf("%s: got %+v, want %d and %q", row.arguments, got, row.code, row.want)
 		}
 	}
+	if got := clitest.Run(t, cluster, "approval", "show", id.String()[:13]+"/ask"); !strings.Contains(got.Out, "rejected with an override by cid at ") {
+		t.Errorf("with JOB/STEP: %+v", got)
+	}
 	if got := clitest.Run(t, cluster, "approval", "list"); strings.Contains(got.Out, "Delete sda?") {
 		t.Errorf("after the end, the list is %+v", got)
 	}

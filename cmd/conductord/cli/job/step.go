@@ -23,13 +23,13 @@ func StepCommands(p *cli.Program) []*cobra.Command {
 	return []*cobra.Command{stepGetCommand(p), stepWaitCommand(p), stepLogsCommand(p)}
 }
 
-// stepOf reads the argument of these commands. The id is a whole one: the program has replaced a short one.
-func stepOf(arg string) (job jobs.JobID, step string, err error) {
-	id, step, found := strings.Cut(arg, "/")
-	if !found || step == "" {
-		return job, "", cli.UsageError(fmt.Errorf("%.80q names no step: write JOB/STEP, such as %.40s/NAME", arg, id))
+// stepOf reads the arguments of these commands, JOB/STEP or JOB STEP. The id is a whole one: the program has replaced a
+// short one.
+func stepOf(args []string) (job jobs.JobID, step string, err error) {
+	job, step, err = jobAndStep(args)
+	if err == nil && step == "" {
+		err = cli.UsageError(fmt.Errorf("%.80q names no step: write JOB/STEP, such as %.40s/NAME", args[0], job))
 	}
-	job, err = jobs.ParseJobID(id)
 	return job, step, err
 }
 
@@ -37,9 +37,9 @@ func stepGetCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get JOB/STEP",
 		Short: "Show one step of a job: state, attempts, result, failure, and what it waits for",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, name, err := stepOf(args[0])
+			job, name, err := stepOf(args)
 			if err != nil {
 				return err
 			}
@@ -62,16 +62,16 @@ func stepWaitCommand(p *cli.Program) *cobra.Command {
 			"started, and for an instance of a step in a loop, such as send[2]. If a retry runs the step again, the\n" +
 			"command continues to wait. Exit code 1 means that the step failed, was skipped or undone, or did not run: stderr\n" +
 			"shows the outcome. A held, parked or suspended job also ends the wait with exit code 1.",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, name, err := stepOf(args[0])
+			job, name, err := stepOf(args)
 			if err != nil {
 				return err
 			}
 			return p.Waiting(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
 				step, err := cluster.WaitStep(ctx, job, name)
 				if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, jobs.ErrUnavailable) {
-					return cli.Advised(fmt.Errorf("step %s of job %s has not ended: %w", name, job, context.DeadlineExceeded), fmt.Sprintf("`conductord step get %s` shows what it waits for", cli.Operand(args[0])))
+					return cli.Advised(fmt.Errorf("step %s of job %s has not ended: %w", name, job, context.DeadlineExceeded), fmt.Sprintf("`conductord step get %s` shows what it waits for", cli.Operand(job.String()+"/"+name)))
 				}
 				if err != nil {
 					return stepFault(ctx, cluster, job, name, "wait for", err)
@@ -89,10 +89,10 @@ func stepLogsCommand(p *cli.Program) *cobra.Command {
 		Short: "Print the output of one step of a job, even while it runs",
 		Long: "Print the output of one step of a job, as `conductord job logs --step` does. With --follow, follow new lines until\n" +
 			"the job is finished.",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			logs := jobLogs{p: p, seen: map[attemptKey]int64{}}
-			if logs.query.Job, logs.query.Step, err = stepOf(args[0]); err != nil {
+			if logs.query.Job, logs.query.Step, err = stepOf(args); err != nil {
 				return err
 			}
 			return logs.run(cmd.Context(), follow)

@@ -59,6 +59,8 @@ func TestStepsAreShownAndAwaited(t *testing.T) {
 	}
 	said(1, `^$`, `step stay of job \S+ ended: failure: handler.exit: no room`, "wait", id+"/stay")
 	said(0, `(?s)\noutcome: +failure\n.*\nfailure: +handler.exit: no room\n`, `^$`, "get", id+"/stay")
+	said(0, `^step: +stay\n`, `^$`, "get", id[:13], "stay")
+	said(2, `^$`, `both name a step: write JOB/STEP or JOB STEP`, "get", id+"/fly", "stay")
 	said(2, `^$`, `names no step: write JOB/STEP`, "get", id)
 	said(2, `^$`, `names no step: write JOB/STEP`, "wait", id+"/")
 	if got := clitest.Run(t, cluster, "step", "logs", id+"/swim"); got.Code != 3 || !strings.Contains(got.Err, "no step") {
