@@ -151,10 +151,13 @@ func (s *Step) AtOnce() int {
 // base is the name of the step in the flow as it was written.
 func (s *Step) base() string { return strings.TrimSuffix(s.name, s.at) }
 
+// removed is the opening of an instance that no target needs.
+const removed = -1
+
 // instance is where values are visible: the flow as a whole, or one instance of an each.
 type instance struct {
 	parent int32 // -1: none
-	opener int32 // vertex
+	opener int32 // vertex, or removed
 	index  int   // of the element
 	each   *each
 	span   span
@@ -312,7 +315,7 @@ func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 func (c *compiler) numberInstances(numbers []int32) {
 	p := c.plan
 	p.instances, p.openers = make([]Scope, len(c.instances)), make([]int, len(c.instances))
-	p.openers[0] = -1
+	p.openers[0] = removed // the flow as a whole
 	p.depths, p.gathering = make([]int, p.Len()), make(map[string]bool)
 	if len(c.instances) == 1 {
 		return
@@ -323,7 +326,10 @@ func (c *compiler) numberInstances(numbers []int32) {
 	p.grows = slices.ContainsFunc(p.steps, (*Step).IsEach)
 	depths := make([]int, len(c.instances))
 	for i := 1; i < len(c.instances); i++ {
-		p.openers[i] = int(numbers[c.instances[i].opener])
+		p.openers[i] = removed
+		if opener := c.instances[i].opener; opener != removed {
+			p.openers[i] = int(numbers[opener])
+		}
 		p.instances[i] = boundsOf(c.instances[i].span, numbers, p.Len())
 		depths[i] = depths[c.instances[i].parent] + 1
 	}

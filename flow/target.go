@@ -113,11 +113,16 @@ func (c *compiler) pruneVertices(kept []bool, rank []int) {
 	c.vertices, c.edges, c.instanceOf = vertices, edges, instances
 }
 
-// pruneInstances renumbers the instances. One without vertices stays, empty.
+// pruneInstances renumbers the instances. One without vertices stays, empty, and without its opening if that is removed.
 func (c *compiler) pruneInstances(kept []bool, rank []int) {
 	for i := range c.instances {
 		r := &c.instances[i]
-		r.opener, r.span.from, r.span.end = int32(rank[r.opener]), rank[r.span.from], rank[r.span.end]
+		if kept[r.opener] {
+			r.opener = int32(rank[r.opener])
+		} else {
+			r.opener = removed
+		}
+		r.span.from, r.span.end = rank[r.span.from], rank[r.span.end]
 	}
 	var closings []closing
 	for _, end := range c.closings {

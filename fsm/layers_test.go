@@ -20,7 +20,7 @@ var layers = []struct {
 }{
 	{"transaction: tables, keys, caches, and what one batch changes", "fault keys view caches txn job_record flow_record ledger memory entry_use event_buffer counters rate session_claims quota_cache"},
 	{"nouns: what is stored of each, its indexes and how it is read", "job job_index job_list job_error claim_order reservation ageing job_key event definition flow atom book garbage board presence access audit quota drain schedule signal sending wait publication approval reminder checkpoint read_step"},
-	{"commands: what each may do, decided first and written afterwards", "post claim change move transfer ending iteration retry_policy stop_request deadline intervene retry session expiry timers retention schedule_verbs backfill situation may_claim version"},
+	{"commands: what each may do, decided first and written afterwards", "post claim change move transfer ending iteration retry_policy stop_request deadline intervene rename retry session expiry timers retention schedule_verbs backfill situation may_claim version"},
 	{"machine: applies entries, answers reads, writes snapshots", "fsm apply verbs read read_step id_prefix snapshot digest sums database"},
 }
 

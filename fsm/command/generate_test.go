@@ -210,6 +210,7 @@ var interventions = rapid.Custom(func(t *rapid.T) logbook.Intervention {
 		Flow:   logbook.FlowID{UUID: ids.Draw(t, "flow")},
 		Kind:   orUnset(logbook.InterveneSkip, logbook.InterveneRerun).Draw(t, "kind"),
 		Step:   rapid.String().Draw(t, "step"),
+		To:     rapid.String().Draw(t, "to"),
 		Result: rawValues.Draw(t, "result"),
 		By:     rapid.String().Draw(t, "by"),
 		Reason: rapid.String().Draw(t, "reason"),
