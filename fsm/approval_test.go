@@ -152,3 +152,21 @@ func TestApprovalsOfRemovedJobs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAttemptKeepsItsWait: an update cannot turn an open wait for a signal into an approval, or the other way round. The
+// lists of open waits would not have it.
+func TestAttemptKeepsItsWait(t *testing.T) {
+	approval := asking("ask", &v1.Approval{Text: "Go?", Need: []*v1.Need{{Role: "dba", Count: 1}}})
+	signal := asking("ask", nil)
+	signal.Attempts[0].Wait.Signals = []string{"paid"}
+	for name, waits := range map[string][2]*v1.AtomChange{"signal": {signal, approval}, "approval": {approval, signal}} {
+		r := newRig(t)
+		r.ok(open("worker"))
+		token := r.claimed("worker", flowPosting("a"))
+		r.ok(updateFlow(update("flow of a", token, 1, "running", waits[0])))
+		r.ok(updateFlow(update("flow of a", token, 2, "running", waits[1])))
+		if err := fsm.Verify(r.Machine); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

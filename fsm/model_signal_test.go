@@ -111,7 +111,7 @@ func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) error {
 		if attempt.Ended() && stored.Signal != nil && (attempt.Wait == nil || attempt.Wait.Signal == nil) {
 			return logbook.ErrSignalled
 		}
-		if stored.Approval != nil && attempt.Wait != nil {
+		if attempt.Wait != nil {
 			kept := *attempt.Wait
 			kept.Approval = stored.Approval
 			attempt.Wait = &kept
@@ -123,7 +123,7 @@ func joinWaits(atom *logbook.AtomDetail, change *logbook.AtomChange) error {
 			attempt.Wait = stored
 		default:
 			joined := *attempt.Wait
-			joined.Topic, joined.Key = stored.Topic, stored.Key
+			joined.Signals, joined.Topic, joined.Key = stored.Signals, stored.Topic, stored.Key
 			if joined.Number = stored.Number; joined.Signal == nil {
 				joined.Signal = stored.Signal
 			}

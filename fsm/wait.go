@@ -33,9 +33,9 @@ func (a *atomRecord) openWait() uint64 {
 	return 0
 }
 
-// joinWaits completes the waits of a change from the stored attempts. An owner may not know the signal that a
-// wait has taken. The signal must not be lost, so an open attempt keeps the wait and the signal, and an end
-// without the signal is refused.
+// joinWaits completes the waits of a change from the stored attempts. An attempt never waits for anything else than
+// what its rows say. An owner may not know the signal that a wait has taken. The signal must not be lost, so an open
+// attempt keeps the wait and the signal, and an end without the signal is refused.
 func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 	for i := range change.Attempts {
 		attempt := &change.Attempts[i]
@@ -46,7 +46,7 @@ func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 		if stored.Signal != nil && attempt.Ended() && (attempt.Wait == nil || attempt.Wait.Signal == nil) {
 			return fmt.Errorf("%w: step %q took signal %q with id %q; load the flow again", logbook.ErrSignalled, change.Name, stored.Signal.Name, stored.Signal.ID)
 		}
-		if stored.Approval != nil && attempt.Wait != nil {
+		if attempt.Wait != nil {
 			kept := *attempt.Wait
 			kept.Approval = stored.Approval // the owner may not know the latest decisions
 			attempt.Wait = &kept
@@ -58,7 +58,7 @@ func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 		if attempt.Wait != nil {
 			joined = *attempt.Wait
 		}
-		joined.Topic, joined.Key = stored.Topic, stored.Key // the subscription has them
+		joined.Signals, joined.Topic, joined.Key = stored.Signals, stored.Topic, stored.Key // the rows of the wait have them
 		if joined.Number = stored.Number; joined.Signal == nil {
 			joined.Signal = stored.Signal
 		}
