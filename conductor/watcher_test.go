@@ -397,6 +397,7 @@ func TestBrokenWatches(t *testing.T) {
 				c.whole <- struct{}{}
 				running(t, o)
 				job := held(t, c, p)
+				synctest.Wait() // the first watch has begun; a watch that breaks before reads the jobs in any case
 				c.broken <- row.fault
 				<-c.ended
 				if err := c.Cancel(t.Context(), order(job, true)); err != nil {
