@@ -195,6 +195,58 @@ func TestFirstUpdateTellsWhatHasBegun(t *testing.T) {
 	}
 }
 
+// TestRunningFlowsMayHaveBegun: steps of a running flow may have started under a claim with Begins that has ended
+// without an update under its own token. The next update removes the note.
+func TestRunningFlowsMayHaveBegun(t *testing.T) {
+	for _, row := range []struct {
+		state   string // of the flow, by the update under the first claim
+		begins  bool
+		updates bool // under the second claim
+		begun   bool
+	}{
+		{"running", true, false, true},
+		{"running", false, false, false},
+		{"running", true, true, false},
+		{"suspended", true, false, false},
+		{"reverting", true, false, false},
+	} {
+		r := newRig(t)
+		r.ok(beginLeadership())
+		r.ok(open("bob"))
+		r.posted(flowPosting("a"))
+		first := r.claimBeginning(true)
+		state := row.state
+		if state == "reverting" {
+			r.ok(updateFlow(update("flow of a", first, 1, "running", task("x", "success", executed(1, "1")))))
+			r.ok(updateFlow(update("flow of a", first, 2, state)))
+		} else {
+			r.ok(updateFlow(update("flow of a", first, 1, state, task("x", "success", executed(1, "1")))))
+		}
+		r.ok(abandon(ending("a", first)))
+		r.now = r.now.Add(time.Second)
+		second, want := r.claimBeginning(row.begins), logbook.Token{}
+		if row.updates {
+			r.ok(updateFlow(update("flow of a", second, 1, "", task("y", "running", executing(1)))))
+		}
+		r.ok(abandon(ending("a", second)))
+		if row.begun {
+			want = second
+		}
+		if got := r.flow("flow of a").Begun; got != want {
+			t.Errorf("%s, begins %v, updated %v: the flow may have begun under %s, want %s", row.state, row.begins, row.updates, got, want)
+		}
+		if !row.begun {
+			continue
+		}
+		r.now = r.now.Add(time.Second)
+		third := r.claimBeginning(true)
+		r.ok(updateFlow(update("flow of a", third, 1, "", task("y", "running", executing(1)))))
+		if got := r.flow("flow of a").Begun; !got.IsZero() {
+			t.Errorf("with an update, the flow may have begun under %s", got)
+		}
+	}
+}
+
 // TestPlanOfAFlowThatMayHaveBegun: the plan cannot change, because steps may have run.
 func TestPlanOfAFlowThatMayHaveBegun(t *testing.T) {
 	r := newRig(t)

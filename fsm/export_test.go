@@ -182,8 +182,15 @@ func (c *census) countFlow(key, value []byte) error {
 			return fmt.Errorf("iteration %d, flow %s, follows %+v", record.Iteration, record.ID, old)
 		}
 	}
-	if !record.Begun.IsZero() && (record.Sequence > 0 || record.atoms > 0 || record.State != logbook.FlowPending) {
-		return fmt.Errorf("flow %s is %s after update %d, and may have begun without a record", record.ID, record.State, record.Sequence)
+	switch record.State {
+	case logbook.FlowPending, logbook.FlowRunning, logbook.FlowSuspended:
+	default:
+		if !record.Begun.IsZero() {
+			return fmt.Errorf("flow %s is %s, and may have begun without a record", record.ID, record.State)
+		}
+	}
+	if record.Begun.Compare(record.Fence) < 0 && !record.Begun.IsZero() {
+		return fmt.Errorf("flow %s may have begun under %s without a record, and has an update under %s", record.ID, record.Begun, record.Fence)
 	}
 	if c.built[record.built]++; record.built.IsZero() {
 		delete(c.built, record.built)

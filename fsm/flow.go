@@ -131,20 +131,21 @@ func (t *txn) saveFlowBody(f *logbook.FlowDetail) {
 func (f *flowRecord) hasBegun() bool { return f.atoms > 0 || !f.Begun.IsZero() }
 
 // mayHaveBegun reports whether the flow may have unrecorded work, under an earlier claim or under the
-// current one.
+// current one. An engine starts unrecorded work only in a flow that is pending or running: see engine.Options.Begins.
 func (f *flowRecord) mayHaveBegun(claim *jobs.Claim, recorded bool) bool {
-	return !f.Begun.IsZero() || claim.Begins && !recorded && f.Sequence == 0
+	unrecorded := claim.Begins && !recorded && f.Fence != claim.Token
+	return !f.Begun.IsZero() || unrecorded && (f.State == logbook.FlowPending || f.State == logbook.FlowRunning)
 }
 
-// noteBegun records that the flow of a job may have started under the claim that is about to end. This is
-// the case if the claim has Begins and the flow has no record yet. The first update of a flow records all
+// noteBegun records that steps of a flow may have started under the claim that is about to end. This is
+// the case if the claim has Begins and nothing is recorded under it. The first update under a claim records all
 // work before it. Every end of a claim calls noteBegun:
 //
 //	the session or the claim expires   as above, also if the job is trashed
 //	the session is closed              as above: closing reports nothing about the job
 //	consumed, abandoned, trashed       as above, unless the ending has Recorded
 //
-// The token of the claim is kept until the first record. Of several claims, the first token is kept,
+// The token of the claim is kept until the next record. Of several claims, the first token is kept,
 // because later owners start nothing without a record.
 func (t *txn) noteBegun(j *jobRecord) {
 	if !j.Claim.Begins || j.Flow.IsZero() {

@@ -346,7 +346,7 @@ func (m *model) letGo(j *modelJob, how string) {
 // mayHaveBegun notes that the flow of a job may have started under the claim that is about to end,
 // if the flow has no record.
 func (m *model) mayHaveBegun(j *modelJob) {
-	if flow := m.flowOf(j); flow != nil && j.Claim.Begins && flow.Sequence == 0 && flow.Begun.IsZero() {
+	if flow := m.flowOf(j); flow != nil && j.Claim.Begins && flow.Fence != j.Claim.Token && (flow.State == logbook.FlowPending || flow.State == logbook.FlowRunning) && flow.Begun.IsZero() {
 		flow.Begun = j.Claim.Token
 	}
 }

@@ -197,10 +197,10 @@ type ClaimRequest struct {
 	// extended, even if the session is kept alive. 0: the claim ends with the session.
 	Expiry time.Duration
 	Wait   time.Duration // maximum wait for a job
-	// Begins: the owner starts the flow of a claimed job before the start is recorded. If such a
-	// claim ends before anything is recorded, and without Ending.Recorded, the first steps may
-	// have run: logbook.FlowDetail.Begun is set, and the next owner treats the first steps as
-	// running.
+	// Begins: the owner starts steps of a claimed job before their start is recorded: the first steps of its flow, or
+	// the steps after a wait that a signal has ended. If such a claim ends before the owner has recorded anything, and
+	// without Ending.Recorded, these steps may have run: logbook.FlowDetail.Begun is set, and the next owner treats
+	// them as running.
 	Begins bool
 }
 

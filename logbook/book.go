@@ -86,8 +86,8 @@ type FlowDetail struct {
 	// Ended is the token under which the flow last ended. Interventions with older tokens have been
 	// performed or refused.
 	Ended Token `json:"ended_token,omitzero"`
-	// Begun is the token of a claim under which the first steps of the flow may have started without
-	// a record; zero: none. The first update records these steps, and clears Begun.
+	// Begun is the token of a claim under which steps of the flow may have started without a record: its first steps,
+	// or the steps after a wait that a signal has ended; zero: none. The next update records these steps, and clears Begun.
 	Begun Token `json:"begun_token,omitzero"`
 
 	// Iteration is the number of the iteration of a flow that continues (flow.Again), from 2; 0: the first.

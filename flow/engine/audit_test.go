@@ -202,7 +202,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	if attempt.Number == atom.attempts[attempt.Action] && attempt.Asked > 0 {
 		return // it has said "not yet", or is asked again
 	}
-	madeUp := a.number == 1 && attempt.Number == 1 && attempt.Owner == "" // for an owner that died without a record
+	madeUp := a.last.Sequence == 1 && attempt.Number == 1 && attempt.Owner == "" // for an owner that died without a record
 	if attempt.Token != token && !madeUp && !a.plan.Step(number).IsRetry() {
 		a.fault("an attempt at %s is begun for another claim", name)
 	}

@@ -754,7 +754,7 @@ func (w *world) allow(call *flow.Call) {
 		if own == "" && call.Attempt == 1 && plan.Step(number).Repeatable() {
 			return // it runs ahead of all that led to it
 		}
-		if own != logbook.AtomRunning && (own != "" || call.Attempt != 1 || !mayBeUnmarked(&detail, w.early, call.Step)) {
+		if own != logbook.AtomRunning && (own != "" || !mayBeUnmarked(plan, &detail, w.early, call)) {
 			faults = append(faults, fmt.Errorf("step %s is executed while it is %s", call.Step, own))
 		}
 		for _, step := range plan.Predecessors(number) {

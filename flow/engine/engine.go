@@ -16,8 +16,8 @@
 //     recorded is executed again: side effects happen at least once.
 //   - An attempt starts only after its mark, and the outcomes that led to it, are durable, so the
 //     engine never loses an effect in a crash. A flow.Repeatable step is an exception:
-//     see mayRunAhead. The first steps of a flow can be an exception: see Options.Begins. If
-//     such a flow has Begun and nothing of it is recorded, the next run first records these
+//     see mayRunAhead. The first steps of a flow, and the steps after a wait that a signal has ended, can be
+//     an exception: see Options.Begins. If Begun of such a flow is set, the next run first records these
 //     steps as running.
 //   - A checkpoint is durable when its call returns, and every later attempt of the round finds it. It is
 //     refused after the end of its attempt.
@@ -116,9 +116,9 @@ type Options struct {
 	Board string // the job's
 	Token logbook.Token
 	Owner string
-	// Begins lets the flow's first steps start before their marks are durable: the claim under
-	// Token replaces the marks. If this run is cut off or ends Unrecorded before anything of the
-	// flow is recorded, the caller must set Detail.Begun in the next run.
+	// Begins lets the flow's first steps, and the steps after a wait that the board has ended, start before their
+	// marks are durable: the claim under Token replaces the marks. If this run is cut off or ends Unrecorded before
+	// it has recorded anything, the caller must set Detail.Begun in the next run.
 	Begins bool
 
 	Journal Journal
@@ -231,7 +231,7 @@ type End struct {
 	WaitFor   string
 	Awaits    *logbook.Wait // the wait or the sleep of WaitFor; nil: it waits for its next attempt
 	// Unrecorded is set with an error if steps have started unmarked (Options.Begins) and it is
-	// possible that nothing of the flow is recorded.
+	// possible that the run has recorded nothing.
 	Unrecorded bool
 	// Again continues the job with another iteration of the flow: see flow.Again. nil: the job ends.
 	Again *Continuation
@@ -299,6 +299,9 @@ func Run(ctx context.Context, options Options) (End, error) {
 	c.found.takenOver = work == nil && isTakenOver(&options)
 	l := newLoop(ctx, &options, c)
 	l.ahead = newAhead(&options, work != nil)
+	if work == nil {
+		l.unmarked = unmarkedNames(&options, revision, options.Now())
+	}
 	end, err := l.run()
 	if err != nil {
 		return End{Unrecorded: l.startedUnmarked}, fmt.Errorf("cannot continue flow %s: %w", options.Detail.ID, err)

@@ -620,7 +620,8 @@ func (d *drawing) undoing(a *actor) {
 type actors struct {
 	mu      sync.Mutex
 	journal *journal // of the present run
-	event   func()   // called when a step begins
+	plan    *flow.Plan
+	event   func() // called when a step begins
 	begun   map[string]int
 	seen    map[string]bool // executions that have begun: see executionOf
 	effects map[string]bool // by step: it has done something that is not undone
@@ -658,10 +659,24 @@ func firstSteps(plan *flow.Plan) map[string]bool {
 	return first
 }
 
-// mayBeUnmarked reports whether a step may begin without a mark in the record: the record is
-// empty, and no earlier owner has begun.
-func mayBeUnmarked(detail *logbook.FlowDetail, early map[string]bool, step string) bool {
-	return detail.Sequence == 0 && detail.Begun.IsZero() && early[step]
+// mayBeUnmarked reports whether a step may begin without a mark in the record, because no earlier owner has begun: the
+// record is empty, or the step follows a wait that a signal has ended, and this owner has recorded nothing.
+func mayBeUnmarked(plan *flow.Plan, detail *logbook.FlowDetail, early map[string]bool, call *flow.Call) bool {
+	if call.Action != logbook.ActionExecute || call.Attempt != 1 || early == nil || !detail.Begun.IsZero() {
+		return false
+	}
+	return detail.Sequence == 0 && early[call.Step] || detail.Fence != call.Token && followsEndedWait(plan, detail, call.Step)
+}
+
+func followsEndedWait(plan *flow.Plan, detail *logbook.FlowDetail, step string) bool {
+	number, found := plan.Find(step)
+	if !found || plan.Step(number).AtMostOnce() {
+		return false
+	}
+	return slices.ContainsFunc(plan.Predecessors(number), func(before int) bool {
+		atom, recorded := detail.Atom(plan.Step(before).Name())
+		return recorded && atom.OpenWait() != nil && atom.OpenWait().Signal != nil
+	})
 }
 
 // actor is a step with drawn behaviour.
@@ -720,7 +735,7 @@ func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDeta
 	w := a.world
 	detail := w.journal.snapshot()
 	atom, ok := detail.Atom(call.Step)
-	switch unmarked := call.Action == logbook.ActionExecute && call.Attempt == 1 && mayBeUnmarked(&detail, w.early, call.Step); {
+	switch unmarked := mayBeUnmarked(grown(w.plan, &detail), &detail, w.early, call); {
 	case ok:
 		last, _ := atom.Last(call.Action)
 		if atom.State != want || last == nil || last.Ended() || last.Number != call.Attempt {

@@ -256,7 +256,7 @@ func (c *trial) renew() {
 	w.mu.Lock()
 	w.series, w.signals, w.hurry = w.series+1, nil, make(chan struct{}, 1)
 	w.journal, w.begun, w.effects, w.running = newJournal(newDetail()), make(map[string]int), make(map[string]bool), make(map[string]int)
-	w.journal.opens = w.opens
+	w.journal.opens, w.plan = w.opens, c.plan
 	w.early, w.seen = nil, make(map[string]bool)
 	w.mu.Unlock()
 	if c.begins {
@@ -395,6 +395,9 @@ func (c *trial) befell(end engine.End, err error, f *finish) {
 	case errors.Is(err, errCrash):
 		if end.Unrecorded {
 			c.has("begun without a record, and crashed")
+			if c.world.journal.snapshot().Sequence > 0 {
+				c.has("begun without a record after a wait, and crashed")
+			}
 		}
 		if c.has("crashed"); f.crashes > 0 {
 			c.has("crashed twice")

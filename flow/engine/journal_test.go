@@ -203,7 +203,7 @@ func (j *journal) folded(most int) logbook.FlowDetail {
 // was run, and nothing that is not in the journal was said to be recorded.
 func (j *journal) lost(token logbook.Token, begins bool) logbook.FlowDetail {
 	detail := j.snapshot()
-	if begins && detail.Sequence == 0 && detail.Begun.IsZero() {
+	if begins && detail.Fence != token && (detail.State == logbook.FlowPending || detail.State == logbook.FlowRunning) && detail.Begun.IsZero() {
 		detail.Begun = token
 	}
 	return detail

@@ -74,7 +74,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 		most = min(most, o.Plan.Len())
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel,
-		marks: newMarks(), progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
+		marks: newMarks(), progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most),
 		attempts: make(map[string]*interruptible), grace: flow.DefaultGrace}
 	if o.Pool != nil {
 		l.inPool = o.Pool.join()

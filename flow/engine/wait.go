@@ -58,12 +58,17 @@ func (c *core) await(step int, arguments logbook.Values, now time.Time) {
 		said.result = open.Approval.Result(true)
 	}
 	if open.Signal != nil {
-		taken, ended := *open.Signal, *open
-		taken.Data = nil // the result has them
-		ended.Signal = &taken
-		c.keepWait(step, &ended)
+		c.keepWait(step, withoutData(open))
 	}
 	c.finish(said, now)
+}
+
+// withoutData returns a wait with its signal, but without the signal's data: the result of the step has them.
+func withoutData(wait *logbook.Wait) *logbook.Wait {
+	taken, ended := *wait.Signal, *wait
+	taken.Data = nil
+	ended.Signal = &taken
+	return &ended
 }
 
 // keepWait replaces the wait of the open attempt. Updates hold the attempt before, so it is not changed.

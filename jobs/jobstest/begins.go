@@ -10,6 +10,7 @@ var beginRows = []row{
 	{"a lost claim that does not tells nothing", lostClaimTellsNothing},
 	{"a flow has not begun if its owner reports that everything is recorded", recordedHasNotBegun},
 	{"the first update records what has begun", firstUpdateTells},
+	{"a lost claim shows that a running flow may have gone on", lostClaimOfRunningFlowTells},
 	{"a claim shows Begins, and so does its repeat", beginsIsSeen},
 	{"a flow that may have begun keeps its plan", begunPlanIsKept},
 }
@@ -90,6 +91,33 @@ func firstUpdateTells(k *kit) {
 	third := k.soon(session)
 	if third.Flow == nil || !third.Flow.Begun.IsZero() {
 		k.Errorf("the third owner is given %s", render(third.Flow))
+	}
+}
+
+// lostClaimOfRunningFlowTells: the claim after the first update has Begins too, and is lost without an update of its own.
+func lostClaimOfRunningFlowTells(k *kit) {
+	heir := k.session("heir")
+	for how, lose := range k.losses() {
+		session := k.doomed(how, "worker")
+		first := k.beginning(session, how, true)
+		k.begun(first)
+		k.wants("Abandon", k.Board.Abandon(k.ctx, release(first)), nil)
+		request := k.request(session)
+		request.Begins, request.Wait = true, parked
+		claimed := k.next(request)
+		if len(claimed) != 1 || claimed[0].Job.ID != first.Job.ID {
+			k.Fatalf("%s: the second claim is %s", how, render(claimed))
+		}
+		lose(session, claimed[0])
+		again := k.soon(heir)
+		if again.Job.ID != first.Job.ID || again.Flow == nil || again.Flow.Begun != claimed[0].Job.Token || again.Flow.State != logbook.FlowRunning {
+			k.Errorf("%s: the next owner is given %s", how, render(again))
+		}
+		k.begun(again)
+		if flow := k.flow(first.Job.Flow); !flow.Begun.IsZero() {
+			k.Errorf("%s: with an update, the flow may have begun under %s", how, flow.Begun)
+		}
+		k.wants("Trash", k.Board.Trash(k.ctx, release(again)), nil)
 	}
 }
 
