@@ -106,7 +106,9 @@ func (r *run) endWait(event *jobs.Event) {
 func (r *run) takeSignal(step string) {
 	detail, err := r.loop.options.Client.FlowDetail(r.alive, r.claimed.Job.Flow)
 	if err != nil {
-		r.logger.Warn("signal not read", "step", step, "error", err)
+		if r.alive.Err() == nil { // else the run is over, and the next owner loads the signal
+			r.logger.Warn("signal not read", "step", step, "error", err)
+		}
 		return
 	}
 	for i := range detail.Atoms {

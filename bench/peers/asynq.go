@@ -72,6 +72,8 @@ func (p *asynqPeer) flow(ctx context.Context, steps int) error {
 	return p.waiters.run(ctx, steps, func(first chain) error { return p.enqueue(ctx, first, "default") })
 }
 
+func (p *asynqPeer) signal(context.Context) error { return errNoSignals }
+
 func (p *asynqPeer) close() {
 	if p.server != nil {
 		p.server.Shutdown()

@@ -21,6 +21,9 @@ import (
 const (
 	postBoard = "peers-post" // a board without conductors
 	flowBoard = "peers-flow"
+
+	waitKind   = "peers-wait"
+	waitSignal = "go"
 )
 
 // conductord is a cluster with the default configuration. A conductor in this program, with
@@ -63,7 +66,7 @@ func (c *conductord) startConductor(ctx context.Context) error {
 	registry := flow.NewRegistry()
 	for _, w := range works() {
 		if w.callers > 1 || w.steps == 0 {
-			continue // each kind once
+			continue // each kind once; signals have their own
 		}
 		err := registry.Register(flowKind(w.steps), func(json.RawMessage) (*flow.Flow, error) {
 			var steps []flow.Node
@@ -75,6 +78,12 @@ func (c *conductord) startConductor(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	err = registry.Register(waitKind, func(json.RawMessage) (*flow.Flow, error) {
+		return flow.Linear("peers", flow.Signal[struct{}](waitSignal)), nil
+	})
+	if err != nil {
+		return err
 	}
 	runner, err := conductor.New(conductor.Options{
 		Client: client, Registry: registry, Name: "peers", Boards: []string{flowBoard}, MaxJobs: maxCallers,
@@ -109,12 +118,33 @@ func (c *conductord) post(ctx context.Context) error {
 }
 
 func (c *conductord) flow(ctx context.Context, steps int) error {
-	book := logbook.Book{ID: logbook.NewBookID(), Name: "peers"}
-	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "peers", Factory: logbook.Factory{Name: flowKind(steps)}}}
-	job, err := jobs.PostOne(ctx, c.client, jobs.Posting{Board: flowBoard, Name: "peers", Book: &book})
+	job, err := c.start(ctx, flowKind(steps))
 	if err != nil {
 		return err
 	}
+	return c.ends(ctx, job)
+}
+
+func (c *conductord) signal(ctx context.Context) error {
+	job, err := c.start(ctx, waitKind)
+	if err != nil {
+		return err
+	}
+	if _, err := c.client.Signal(ctx, job.ID, logbook.Signal{Name: waitSignal, ID: "1"}); err != nil {
+		return err
+	}
+	return c.ends(ctx, job)
+}
+
+// start posts a job with a flow of a kind.
+func (c *conductord) start(ctx context.Context, kind string) (jobs.Job, error) {
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "peers"}
+	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "peers", Factory: logbook.Factory{Name: kind}}}
+	return jobs.PostOne(ctx, c.client, jobs.Posting{Board: flowBoard, Name: "peers", Book: &book})
+}
+
+// ends returns when a job has succeeded.
+func (c *conductord) ends(ctx context.Context, job jobs.Job) (err error) {
 	if job, err = c.client.Wait(ctx, job.ID); err == nil && job.Outcome != jobs.OutcomeSuccess {
 		err = fmt.Errorf("job %s ended %s %s: %s", job.ID, job.State, job.Outcome, job.Reason)
 	}

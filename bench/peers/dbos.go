@@ -26,6 +26,7 @@ func (p *dbosPeer) open(ctx context.Context, s *servers) (about string, err erro
 		return "", err
 	}
 	dbos.RegisterWorkflow(p.dbos, dbosFlow)
+	dbos.RegisterWorkflow(p.dbos, dbosWait)
 	if err := dbos.Launch(p.dbos); err != nil {
 		return "", err
 	}
@@ -49,6 +50,22 @@ func (p *dbosPeer) post(context.Context) error {
 func (p *dbosPeer) flow(_ context.Context, steps int) error {
 	handle, err := dbos.RunWorkflow(p.dbos, dbosFlow, steps)
 	if err != nil {
+		return err
+	}
+	_, err = handle.GetResult()
+	return err
+}
+
+func dbosWait(ctx dbos.Context, _ int) (int, error) {
+	return dbos.Recv[int](ctx, "go", time.Minute)
+}
+
+func (p *dbosPeer) signal(context.Context) error {
+	handle, err := dbos.RunWorkflow(p.dbos, dbosWait, 0)
+	if err != nil {
+		return err
+	}
+	if err := dbos.Send(p.dbos, handle.GetWorkflowID(), 1, "go"); err != nil {
 		return err
 	}
 	_, err = handle.GetResult()

@@ -53,6 +53,8 @@ func (p *etcdPeer) post(ctx context.Context) error {
 
 func (p *etcdPeer) flow(context.Context, int) error { return errNoFlows }
 
+func (p *etcdPeer) signal(context.Context) error { return errNoSignals }
+
 func (p *etcdPeer) close() {
 	if p.client != nil {
 		_ = p.client.Close()

@@ -110,7 +110,7 @@ func (p peer) works(patterns []string) []work {
 			matching, err := path.Match(pattern, p.name+"/"+w.name)
 			return err == nil && matching
 		}
-		return p.postsOnly && w.steps > 0 || !slices.ContainsFunc(patterns, matches)
+		return p.postsOnly && w.steps > 0 || w.signals && (p.postsOnly || p.noSignals) || !slices.ContainsFunc(patterns, matches)
 	})
 }
 
@@ -222,7 +222,10 @@ func (r *report) measure(ctx context.Context, w work, on system, s *servers) (re
 	ctx, cancel := context.WithTimeout(ctx, r.options.warm+r.options.window+callPatience)
 	defer cancel()
 	call := on.post
-	if w.steps > 0 {
+	switch {
+	case w.signals:
+		call = on.signal
+	case w.steps > 0:
 		call = func(ctx context.Context) error { return on.flow(ctx, w.steps) }
 	}
 	var marks []time.Duration

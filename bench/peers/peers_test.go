@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/internal/measure"
 )
 
 // TestRun measures every installed peer briefly. The figures do not matter.
 func TestRun(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "conductord")
-	if err := build(t.Context(), binary); err != nil {
+	if err := local.Build(t.Context(), binary); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range peers {

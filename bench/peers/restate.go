@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	restate "github.com/restatedev/sdk-go"
@@ -20,9 +22,12 @@ import (
 // calls. A post is a call that the server makes after an hour, because Restate has no queue without a
 // consumer.
 type restatePeer struct {
-	client *ingress.Client
-	http   *http.Client
-	stop   func()
+	client  *ingress.Client
+	ingress string // its address
+	http    *http.Client
+	stop    func()
+	waits   sync.Map // by call: a channel that receives the id of its awakeable
+	last    atomic.Int64
 }
 
 func (p *restatePeer) open(ctx context.Context, s *servers) (string, error) {
@@ -37,7 +42,8 @@ func (p *restatePeer) open(ctx context.Context, s *servers) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	service := restate.NewService("peers").Handler("flow", restate.NewServiceHandler(restateFlow)).Handler("post", restate.NewServiceHandler(restatePost))
+	service := restate.NewService("peers").Handler("flow", restate.NewServiceHandler(restateFlow)).Handler("post", restate.NewServiceHandler(restatePost)).
+		Handler("wait", restate.NewServiceHandler(p.wait))
 	serving, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	quiet := slog.New(slog.DiscardHandler)
@@ -51,7 +57,8 @@ func (p *restatePeer) open(ctx context.Context, s *servers) (string, error) {
 		return "", err
 	}
 	p.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxCallers}}
-	p.client = ingress.NewClient("http://"+local(1), ingress.WithHttpClient(p.http))
+	p.ingress = local(1)
+	p.client = ingress.NewClient("http://"+p.ingress, ingress.WithHttpClient(p.http))
 	if err := s.until(ctx, "restate-server", func(ctx context.Context) error { return p.flow(ctx, 1) }); err != nil {
 		return "", err
 	}
@@ -108,6 +115,51 @@ func (p *restatePeer) post(ctx context.Context) error {
 func (p *restatePeer) flow(ctx context.Context, steps int) error {
 	_, err := ingress.Service[int, int](p.client, "peers", "flow").Request(ctx, steps)
 	return err
+}
+
+// wait waits for an awakeable. The caller gets its id directly, because the handler runs in the same program.
+func (p *restatePeer) wait(ctx restate.Context, call int64) (int, error) {
+	future := restate.Awakeable[int](ctx)
+	if id, found := p.waits.LoadAndDelete(call); found {
+		id.(chan string) <- future.Id()
+	}
+	return future.Result()
+}
+
+func (p *restatePeer) signal(ctx context.Context) error {
+	call, id, ended := p.last.Add(1), make(chan string, 1), make(chan error, 1)
+	p.waits.Store(call, id)
+	go func() { // ends with the call
+		_, err := ingress.Service[int64, int](p.client, "peers", "wait").Request(ctx, call)
+		ended <- err
+	}()
+	select {
+	case awakeable := <-id:
+		if err := p.resolve(ctx, awakeable); err != nil {
+			return err
+		}
+	case err := <-ended:
+		return err
+	}
+	return <-ended
+}
+
+func (p *restatePeer) resolve(ctx context.Context, awakeable string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.ingress+"/restate/awakeables/"+awakeable+"/resolve", strings.NewReader("1"))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := p.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= http.StatusMultipleChoices {
+		said, _ := io.ReadAll(response.Body)
+		return fmt.Errorf("cannot resolve an awakeable: %s: %s", response.Status, said)
+	}
+	return nil
 }
 
 func (p *restatePeer) close() {

@@ -91,6 +91,8 @@ func (p *riverPeer) flow(ctx context.Context, steps int) error {
 	})
 }
 
+func (p *riverPeer) signal(context.Context) error { return errNoSignals }
+
 func (p *riverPeer) close() {
 	if p.client != nil {
 		const patience = 5 * time.Second

@@ -20,6 +20,9 @@ type system interface {
 	// flow returns when a new flow of steps that do nothing, one after the other, has ended. Each
 	// step is durable before the next one starts.
 	flow(ctx context.Context, steps int) error
+	// signal returns when a new flow, which waits for a signal, has got the signal and has ended. A system without
+	// signals returns errNoSignals.
+	signal(ctx context.Context) error
 	// close ends the parts that open started in this program. The servers are killed
 	// afterwards. It may be called after a failed open.
 	close()
@@ -32,6 +35,7 @@ type peer struct {
 	programs  []string // its servers
 	get       string   // how to get them
 	postsOnly bool
+	noSignals bool
 }
 
 var (
@@ -41,8 +45,8 @@ var (
 
 var peers = []peer{
 	{name: "dbos", make: func() system { return &dbosPeer{} }, programs: postgresPrograms, get: postgresGet},
-	{name: "river", make: func() system { return &riverPeer{} }, programs: postgresPrograms, get: postgresGet},
-	{name: "asynq", make: func() system { return &asynqPeer{} }, programs: []string{"redis-server"}, get: "apt-get install redis-server"},
+	{name: "river", make: func() system { return &riverPeer{} }, programs: postgresPrograms, get: postgresGet, noSignals: true},
+	{name: "asynq", make: func() system { return &asynqPeer{} }, programs: []string{"redis-server"}, get: "apt-get install redis-server", noSignals: true},
 	{name: "etcd", make: func() system { return &etcdPeer{members: 1} }, programs: []string{"etcd"}, get: "apt-get install etcd-server", postsOnly: true},
 	{name: "etcd3", make: func() system { return &etcdPeer{members: 3} }, programs: []string{"etcd"}, get: "apt-get install etcd-server", postsOnly: true},
 	{
@@ -66,15 +70,17 @@ func (p peer) missing() string {
 type work struct {
 	name    string
 	callers int
-	steps   int // steps of a flow; 0: the work posts a job
+	steps   int  // steps of a flow; 0: the work posts a job
+	signals bool // the work signals a flow that waits
 }
 
 func works() []work {
 	return []work{
-		{"post-1", 1, 0}, {"post-64", 64, 0},
-		{"job-1", 1, 1}, {"job-64", 64, 1},
-		{"flow3-1", 1, 3}, {"flow3-64", 64, 3},
-		{"flow10-1", 1, 10}, {"flow10-64", 64, 10},
+		{name: "post-1", callers: 1}, {name: "post-64", callers: 64},
+		{name: "job-1", callers: 1, steps: 1}, {name: "job-64", callers: 64, steps: 1},
+		{name: "flow3-1", callers: 1, steps: 3}, {name: "flow3-64", callers: 64, steps: 3},
+		{name: "flow10-1", callers: 1, steps: 10}, {name: "flow10-64", callers: 64, steps: 10},
+		{name: "signal-1", callers: 1, signals: true}, {name: "signal-64", callers: 64, signals: true},
 	}
 }
 
@@ -128,7 +134,10 @@ func (w *waiters) end(id int64) {
 	}
 }
 
-var errNoFlows = errors.New("has no flows")
+var (
+	errNoFlows   = errors.New("has no flows")
+	errNoSignals = errors.New("has no signals")
+)
 
 // moduleVersion is the version of a library that this program is built with.
 func moduleVersion(path string) string {

@@ -64,6 +64,7 @@ func (p *temporalPeer) open(ctx context.Context, s *servers) (about string, err 
 	}
 	p.worker = worker.New(p.client, temporalQueue, options)
 	p.worker.RegisterWorkflow(temporalFlow)
+	p.worker.RegisterWorkflow(temporalWait)
 	p.worker.RegisterActivity(temporalStep)
 	if err := p.worker.Start(); err != nil {
 		return "", err
@@ -128,6 +129,22 @@ func (p *temporalPeer) post(ctx context.Context) error {
 func (p *temporalPeer) flow(ctx context.Context, steps int) error {
 	run, err := p.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: temporalQueue}, temporalFlow, steps)
 	if err != nil {
+		return err
+	}
+	return run.Get(ctx, nil)
+}
+
+func temporalWait(ctx workflow.Context) error {
+	workflow.GetSignalChannel(ctx, "go").Receive(ctx, nil)
+	return nil
+}
+
+func (p *temporalPeer) signal(ctx context.Context) error {
+	run, err := p.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: temporalQueue}, temporalWait)
+	if err != nil {
+		return err
+	}
+	if err := p.client.SignalWorkflow(ctx, run.GetID(), run.GetRunID(), "go", nil); err != nil {
 		return err
 	}
 	return run.Get(ctx, nil)
