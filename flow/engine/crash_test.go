@@ -57,15 +57,25 @@ func crashAtEveryWrite(t timeless) {
 			w.early = firstSteps(w.plan)
 		}
 		writes := w.through(rt, -1)
-		for n := range writes {
+		for _, n := range crashPoints(writes) {
 			w.through(rt, n)
-		}
-		for n := range writes {
 			w.undone(rt, n)
 		}
 		w.stumble(rt)
 		w.storm(rt)
 	})
+}
+
+// crashPoints are the updates at which a flow crashes: each with the long tests, otherwise at most 50, at even distances.
+// The time of a flow grows with the square of its updates, and few flows have so many.
+func crashPoints(writes int) []int {
+	const few = 50
+	count := min(writes, longtest.Rounds(few, writes))
+	points := make([]int, count)
+	for i := range points {
+		points[i] = i * writes / count
+	}
+	return points
 }
 
 // world is one generated flow and what its steps find out about each other.

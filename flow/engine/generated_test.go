@@ -200,7 +200,7 @@ func (c *trial) explore(rt *rapid.T) map[string]bool {
 	whole := c.series(rt, nil)
 	c.occurred(whole)
 	writes := len(c.updates)
-	for n := range writes {
+	for _, n := range crashPoints(writes) {
 		c.like(rt, whole, c.series(rt, []mishap{{crash: n}}))
 		c.like(rt, whole, c.series(rt, []mishap{{crash: n}, {crash: c.random.IntN(writes + 1)}}))
 	}
