@@ -187,8 +187,12 @@ func (c *core) takeUndoTurn(turns *flow.Turns, element int, now time.Time) {
 	}
 }
 
-// takeUndoTurns undoes instances up to the limit, from the last one. Busy instances have their turn first.
+// takeUndoTurns undoes instances up to the limit, from the last one. Busy instances have their turn first. An undo does
+// not continue in a flow that is held, or whose revert has failed.
 func (c *core) takeUndoTurns(number int, now time.Time) {
+	if c.broken || c.held {
+		return
+	}
 	turns := &c.plan.Turns()[number]
 	for element := range turns.Elements {
 		if !c.undoTurns[c.turnID(turns, element)] && c.isBusy(&turns.Elements[element]) {
@@ -202,7 +206,7 @@ func (c *core) takeUndoTurns(number int, now time.Time) {
 			turn := &turns.Elements[element]
 			switch {
 			case !c.isToUndo(turn):
-				if end := &c.order[turn.End]; !alone && end.after == 0 && !end.undone { // a final step was the last
+				if end := &c.order[turn.End]; !alone && end.after == 0 && !end.undone && c.mayUndo(turn.End) { // a final step was the last
 					c.tryRevert(turn.End, now)
 				}
 			case alone && !c.isReached(turn, alone): // it is complete
