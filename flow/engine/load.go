@@ -309,6 +309,7 @@ func endOf(execution *logbook.Attempt, state logbook.AtomState) event {
 func (l *loader) deriveState(state logbook.FlowState) {
 	l.reverting = state == logbook.FlowReverting
 	l.held = l.cause != nil
+	failedHere := false // a failed step holds the flow
 	l.deriveScopes()
 	for step := range l.plan.Len() {
 		v := &l.vertices[step]
@@ -324,12 +325,16 @@ func (l *loader) deriveState(state logbook.FlowState) {
 		case l.restartingScope(step) >= 0, l.repeats(step): // it is undone only to start again
 		case v.isDropped(): // its flow continues
 		case v.phase == failed && v.intention == logbook.IntendExecute && (l.cause != nil || l.holdsAt(step)):
-			l.held = true
+			l.held, failedHere = true, true
 		case v.phase == failed && l.plan.Governor(step) >= 0: // its retry has not decided yet
 		case v.phase == failed, v.phase == toUndo, v.phase == undone,
 			v.intention == logbook.IntendRevert:
 			l.reverting = true
 		}
+	}
+	if state == logbook.FlowSuspended && l.cause != nil && !failedHere && l.cause.Origin().Step == "" {
+		// A request, or the end of the flow's time, was its cause. It holds the flow only after a point of no return.
+		l.reverting = l.reverting || l.passed(l.whole()) < 0
 	}
 	if l.held = l.held && !l.reverting; !l.held && !l.reverting || l.cause != nil {
 		return
