@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -94,7 +95,7 @@ func change(ctx context.Context, p *cli.Program, target string, f *changeFlags) 
 // renamedSteps checks renames against the record, and returns a line for each recorded step or instance.
 func renamedSteps(detail *logbook.FlowDetail, renames []logbook.Intervention) (lines []string, err error) {
 	after := *detail
-	after.Atoms = append([]logbook.AtomDetail(nil), detail.Atoms...)
+	after.Atoms, after.Interventions = slices.Clone(detail.Atoms), slices.Clone(detail.Interventions)
 	for i := range renames {
 		if err := logbook.MaxLimits.CheckIntervention(&renames[i]); err != nil {
 			return nil, err
@@ -108,6 +109,7 @@ func renamedSteps(detail *logbook.FlowDetail, renames []logbook.Intervention) (l
 				after.Atoms[n].Name = name
 			}
 		}
+		after.Interventions = append(after.Interventions, renames[i]) // a later rename must not reuse the former name
 	}
 	return lines, nil
 }
