@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -144,5 +147,40 @@ func TestCrashesOfGrowingFlows(t *testing.T) {
 		if got := string(trace.Result.Values["all"]); got != "[[],[1,2,3]]" {
 			t.Errorf("gathered is %s, at the end %v", got, trace.Err)
 		}
+	}
+}
+
+// TestRerunOfLoopStep: an operator names an instance of a loop's step, and not the step itself. A plan of an
+// intervention lists no on_error step, because these run only after another failure.
+func TestRerunOfLoopStep(t *testing.T) {
+	step := func(name string) *flow.Step {
+		return flow.Func(name, func(context.Context, none) (int, error) {
+			if name == "b" {
+				return 0, errors.New("fails")
+			}
+			return 1, nil
+		})
+	}
+	plan := compile(t, flow.Linear("f", flow.Each("e", "list", "x", step("b")), step("c")).OnError(step("tell")).OnFailure(flow.HoldOnFailure), "list")
+	j := newJournal(newDetail())
+	options := engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Store: logbook.Values{"list": []byte("[7,8]")}, Workers: 1, Token: logbook.Token{Index: 1}}
+	end, err := engine.Run(context.Background(), options)
+	if err == nil && end.Update != nil {
+		err = j.apply(*end.Update)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Detail = j.snapshot()
+	rerun := func(name string) (engine.Forecast, error) {
+		return engine.PlanIntervention(options, logbook.Intervention{ID: uuid.New(), Kind: logbook.InterveneRerun, Step: name})
+	}
+	if _, err := rerun("b"); !errors.Is(err, engine.ErrLoopStep) || !errors.Is(err, logbook.ErrConflict) || !strings.Contains(err.Error(), `name one instance, such as "b[0]"`) {
+		t.Errorf("rerun of the step of the loop: %v", err)
+	}
+	got, err := rerun("b[0]")
+	want := []engine.Execution{{Step: "b[0]", Again: true}, {Step: "b[1]"}, {Step: "c"}}
+	if err != nil || !slices.Equal(got.Executions, want) {
+		t.Errorf("rerun of an instance executes %v, want %v: %v", got.Executions, want, err)
 	}
 }

@@ -34,7 +34,7 @@ type correction struct {
 type refusalError struct {
 	intervention *logbook.Intervention
 	reason       string
-	noReturn     bool // because of a flow.PointOfNoReturn
+	why          error // ErrNoReturn, ErrLoopStep, or nil
 }
 
 func (e *refusalError) Error() string {
@@ -51,7 +51,7 @@ func (e *refusalError) Error() string {
 }
 
 func (e *refusalError) Is(target error) bool {
-	return e.noReturn && (target == ErrNoReturn || target == logbook.ErrConflict)
+	return e.why != nil && (target == e.why || target == logbook.ErrConflict)
 }
 
 // intervene applies the interventions that have not been carried out yet to the
@@ -131,8 +131,8 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		}
 	}
 	for i := range w.batch {
-		reason, point := w.objection(&w.batch[i]), w.objectionOfPoint(detail, &w.batch[i])
-		reason = cmp.Or(reason, point)
+		loop, point := w.objectionOfLoop(w.batch[i].Step), w.objectionOfPoint(detail, &w.batch[i])
+		reason := cmp.Or(loop, w.objection(&w.batch[i]), point)
 		if reason == "" && w.batch[i].Kind == logbook.InterveneComplete {
 			reason = cmp.Or(w.objectionOfEach(detail, w.batch[i].Step, rerun), w.objectionOfDropped(w.batch[i].Step))
 		}
@@ -140,13 +140,34 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		case reason == "":
 			kept = append(kept, w.batch[i])
 		case w.from.Finished():
-			return &refusalError{&w.batch[i], reason, reason == point}
+			var why error
+			switch reason {
+			case loop:
+				why = ErrLoopStep
+			case point:
+				why = ErrNoReturn
+			}
+			return &refusalError{&w.batch[i], reason, why}
 		default:
 			kept = kept[:0]
 		}
 	}
 	w.batch = kept
 	return nil
+}
+
+// objectionOfLoop refuses the name of a step that a loop has for each of its elements.
+func (w *correction) objectionOfLoop(name string) string {
+	_, exists := w.plan.Find(name)
+	if _, inLoop := w.plan.Template().Find(name); exists || !inLoop {
+		return ""
+	}
+	for _, instance := range w.plan.Steps() {
+		if step, ok := w.plan.Instantiated(instance.Name()); ok && step.Name() == name {
+			return fmt.Sprintf("the step runs once for each element of a loop; name one instance, such as %q, or the loop", instance.Name())
+		}
+	}
+	return "the step runs once for each element of a loop; name the loop"
 }
 
 func (w *correction) objection(i *logbook.Intervention) string {

@@ -12,6 +12,9 @@ import (
 // hold the flow instead.
 var ErrNoReturn = errors.New("the flow has passed a point of no return, and cannot revert")
 
+// ErrLoopStep: an intervention names a step of a loop without the index of an element.
+var ErrLoopStep = errors.New("the step runs once for each element of a loop")
+
 // Undo is a step that a revert undoes.
 type Undo struct {
 	Step string
@@ -63,7 +66,8 @@ type Forecast struct {
 
 // PlanIntervention returns the consequence of an intervention. Pending interventions are carried out
 // first. Deciders can still leave out some executions. An intervention that cannot be carried out is an
-// error: ErrNoReturn if a flow.PointOfNoReturn is the reason. See PlanRevert.
+// error: ErrNoReturn if a flow.PointOfNoReturn is the reason, ErrLoopStep if a step is named without its index. See
+// PlanRevert.
 func PlanIntervention(o Options, i logbook.Intervention) (Forecast, error) {
 	o = o.withDefaults()
 	_, err := o.Detail.Admit(&i)
@@ -127,20 +131,40 @@ func (o *Options) foresee() (Forecast, error) {
 	return Forecast{Undos: c.undos(&o.Detail, order), Skips: skipped}, nil
 }
 
-// executions are the steps without a valid result.
+// executions are the steps without a valid result, without on_error steps that wait for another failure.
 func (o *Options) executions() (executions []Execution) {
 	atoms := make(map[string]*logbook.AtomDetail, len(o.Detail.Atoms))
 	for i := range o.Detail.Atoms {
 		atoms[o.Detail.Atoms[i].Name] = &o.Detail.Atoms[i]
 	}
-	for _, step := range o.Plan.Steps() {
+	for n, step := range o.Plan.Steps() {
 		atom := atoms[step.Name()]
+		if step.IsOnError() && !o.handlesElement(n, atoms) {
+			continue // it runs only after a failure
+		}
 		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || atom.Intention == logbook.IntendDrop) {
 			continue
 		}
 		executions = append(executions, Execution{Step: step.Name(), Again: atom != nil && atom.Number(logbook.ActionExecute) > 0})
 	}
 	return executions
+}
+
+// handlesElement reports whether an on_error step runs without another failure, because its element has failed and the
+// flow continues without the element.
+func (o *Options) handlesElement(vertex int, atoms map[string]*logbook.AtomDetail) bool {
+	final, _ := o.Plan.FinalOf(vertex)
+	body := o.Plan.Finals()[final].Body
+	for step := body.First; step < body.End; step++ {
+		atom := atoms[o.Plan.Step(step).Name()]
+		if atom == nil || !atom.FailureIgnored() || o.Plan.Step(step).IgnoresFailure() {
+			continue
+		}
+		if element, ok := o.Plan.ElementOf(step); ok && o.Plan.TolerantElements()[element].Bounds.Holds(vertex) {
+			return true
+		}
+	}
+	return false
 }
 
 // ignored are the tasks that a condition has skipped, and whose condition is not evaluated again.

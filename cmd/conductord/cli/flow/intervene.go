@@ -222,7 +222,7 @@ func intervene(ctx context.Context, p *cli.Program, target string, f *interveneF
 		if f.dry && err == nil {
 			return writeConsequence(p, &c)
 		}
-		if f.dry || errors.Is(err, engine.ErrNoReturn) { // the conductor would refuse it too, but later
+		if f.dry || errors.Is(err, engine.ErrNoReturn) || errors.Is(err, engine.ErrLoopStep) { // the conductor would refuse it too, but later
 			return advised(ctx, cluster, err, &detail, &f.word)
 		}
 		job, err := cluster.Intervene(ctx, f.word)

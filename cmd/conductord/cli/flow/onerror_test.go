@@ -51,11 +51,15 @@ func TestOnErrorTranscript(t *testing.T) {
 			{"plan -o json " + path, `"on_error": true`},
 			{"graph " + path, `label="report (on_error)"`},
 			{"show ID", "report pending on_error"},
-			{"rerun ID --from say-greeting --dry-run", "say-greeting"},
+			{"rerun ID --from say-greeting --dry-run", "runs again: say-greeting\n"},
+			{"complete ID say-greeting --dry-run", "no step would run or be reverted"},
 		} {
 			got := clitest.Run(t, cluster, append([]string{"flow"}, strings.Fields(strings.ReplaceAll(row.args, "ID", id.String()))...)...)
 			if got.Code != 0 || !strings.Contains(clitest.Steady(got.Out+got.Err), row.says) && !strings.Contains(got.Out, row.says) {
 				t.Errorf("%s: %+v", row.args, got)
+			}
+			if strings.Contains(row.args, "dry-run") && strings.Contains(got.Out, "report") {
+				t.Errorf("%s lists an on_error step, which runs only after another failure: %+v", row.args, got)
 			}
 		}
 	})

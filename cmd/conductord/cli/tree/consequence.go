@@ -60,12 +60,14 @@ func RecordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c 
 	if i.Kind == logbook.InterveneRerun {
 		c.Behind = i.Step
 	}
+	onError := detail.Definition.ErrorSteps()
 	for _, name := range cli.StepsOf(detail) {
 		atom, begun := detail.Atom(name)
 		named := i.Kind == logbook.InterveneRerun && (i.Step == "" || i.Step == name)
 		skipped := begun && (i.Kind == logbook.InterveneSkip && i.Step == name || logbook.Forwards(all) && atom.State == logbook.AtomIgnored && !named)
 		switch {
 		case begun && atom.Kind != logbook.KindTask, completed(name):
+		case onError[stepOf(name)]: // it runs only after another failure
 		case skipped:
 			c.Skips = append(c.Skips, name)
 		case !logbook.Forwards(all):

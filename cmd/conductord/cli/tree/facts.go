@@ -306,6 +306,14 @@ func baseOf(name string) (string, bool) {
 	return base, ok && base != ""
 }
 
+// stepOf is the name of an atom's step, without the indexes of an instance.
+func stepOf(name string) string {
+	if base, ok := baseOf(name); ok {
+		return base
+	}
+	return name
+}
+
 // foremost returns the instances to show: failed before running, running before waiting. If all
 // instances have the same state, it returns none, unless there are few.
 func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
