@@ -292,3 +292,22 @@ steps with the same number do not wait for each other
 		}
 	}
 }
+
+// TestDrawnMarks: pictures mark the steps that change the effect of a failure.
+func TestDrawnMarks(t *testing.T) {
+	quiet := func(name string, options ...flow.StepOption) *flow.Step {
+		return flow.NewStep(name, idle{}, options...)
+	}
+	plan, err := flow.Compile(flow.Linear("f", quiet("drop", flow.PointOfNoReturn()), quiet("tell", flow.IgnoreFailure())).
+		OnError(quiet("alert")).Finally(quiet("close")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, drawn := range []string{plan.Graphviz(), plan.Mermaid()} {
+		for _, want := range []string{`"drop (point of no return)"`, `"tell (failure ignored)"`, `"alert (on_error)"`, `"close (finally)"`} {
+			if !strings.Contains(drawn, want) {
+				t.Errorf("no %s in\n%s", want, drawn)
+			}
+		}
+	}
+}

@@ -41,7 +41,7 @@ func (p *Plan) draw(l language) string {
 	draw = func(t *Tree, indent string) {
 		if t.Step != nil {
 			format := map[bool]string{false: l.step, true: l.retry}[t.Step.retrier]
-			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name+t.Step.lateMark()))
+			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name+t.Step.pictureMark()))
 			return
 		}
 		label := t.Flow.name
@@ -67,6 +67,20 @@ func (p *Plan) draw(l language) string {
 	}
 	out.WriteString(l.end)
 	return out.String()
+}
+
+// pictureMark is what a reader of a picture must know of a failure: whether the step can be reverted past, whether its
+// failure counts, and whether it runs at the end of its flow.
+func (s *Step) pictureMark() string {
+	switch {
+	case s.IsLate():
+		return " (" + s.lateWord() + ")"
+	case s.noReturn:
+		return " (point of no return)"
+	case s.ignoresFailure:
+		return " (failure ignored)"
+	}
+	return ""
 }
 
 // labels are the names of the values that one step gets from another, and of the deciders

@@ -47,14 +47,6 @@ func (s *Step) lateWord() string {
 	return "finally"
 }
 
-// lateMark marks a late step in a picture.
-func (s *Step) lateMark() string {
-	if s.IsLate() {
-		return " (" + s.lateWord() + ")"
-	}
-	return ""
-}
-
 // checkErrorSources reports a value of an on_error step that is required by a step other than a later on_error or
 // final step. Other steps cannot have the value: the on_error step runs only when its flow fails.
 func (r *resolver) checkErrorSources(step int, argument Argument, found []*provider) {
