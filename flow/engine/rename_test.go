@@ -66,13 +66,18 @@ func renameEnded(detail *logbook.FlowDetail, all map[string]string, renamed map[
 		}
 		names[old], renamed[old] = name, true
 		detail.Interventions = append(detail.Interventions, i)
-		for n := range detail.Atoms {
-			if name, ok := i.Renamed(detail.Atoms[n].Name); ok {
-				detail.Atoms[n].Name = name
-			}
-		}
+		renameAtoms(detail, &i)
 	}
 	return names
+}
+
+// renameAtoms does what the store does for an admitted intervention: a rename takes effect at once.
+func renameAtoms(detail *logbook.FlowDetail, i *logbook.Intervention) {
+	for n := range detail.Atoms {
+		if name, ok := i.Renamed(detail.Atoms[n].Name); ok && i.Kind == logbook.InterveneRename {
+			detail.Atoms[n].Name = name
+		}
+	}
 }
 
 // TestRenameAtEveryWrite: a conductor dies before any update. An operator renames the steps that have ended, and the

@@ -42,7 +42,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //	             only=STEP,STEP for a targeted run
 //	change       the same flow as it is built from now on; properties: its policy
 //	intervene    KIND [STEP]: a person does that to the flow; properties: by=NAME
-//	             result=JSON hold
+//	             result=JSON hold to=NAME
 //	detail       the flow as it was left: a line for the flow, then one for each
 //	             step: NAME STATE [INTENTION] attempts as E+ E- E? R+ R- R?
 //	             (E+5: with the value 5, of a retry)
@@ -161,6 +161,8 @@ func (s *scenario) intervene(words []string) string {
 			i.By = value
 		case key == "result":
 			i.Result = json.RawMessage(value)
+		case key == "to":
+			i.To = value
 		}
 	}
 	err := logbook.MaxLimits.CheckIntervention(&i)
@@ -171,6 +173,7 @@ func (s *scenario) intervene(words []string) string {
 		return strings.ReplaceAll(err.Error(), s.detail.ID.String(), "ID") + "\n"
 	}
 	s.detail.Interventions = append(s.detail.Interventions, i)
+	renameAtoms(&s.detail, &i)
 	return "ok\n"
 }
 
