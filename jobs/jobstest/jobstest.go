@@ -88,6 +88,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"approvals", approvalRows},
 		{"labels", labelRows},
 		{"interventions", interventionRows},
+		{"renames", renameRows},
 		{"retries", retryRows},
 		{"history", historyRows},
 		{"boards", boardRows},
