@@ -29,6 +29,8 @@ type ward struct {
 	// that another of them is undone when an undo fails, and runs again.
 	parallel bool
 	depth    int // in how many each the node is that is drawn
+	root     func() flow.Node
+	renames
 
 	present phase
 	journal *journal
@@ -44,6 +46,7 @@ type phase struct {
 	complete, rerun  string // going forwards
 	skip, revert     bool   // going backwards
 	elements         int    // of the lists that are made meanwhile
+	renames          string // the steps to rename before the intervention, by first names
 }
 
 type wardTask struct {
@@ -52,9 +55,10 @@ type wardTask struct {
 }
 
 func (w *wardTask) Execute(_ context.Context, call *flow.Call) (any, error) {
-	w.ward.runs[call.Step]++
+	first := w.ward.first(call.Step)
+	w.ward.runs[first]++
 	w.ward.counted(call)
-	if w.ward.present.fails == call.Step {
+	if w.ward.present.fails == first {
 		return nil, errors.New("woot")
 	}
 	if strings.HasPrefix(w.name, "list") {
@@ -64,9 +68,10 @@ func (w *wardTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 }
 
 func (w *wardTask) Revert(_ context.Context, call *flow.Call) error {
-	w.ward.undoes[call.Step]++
+	first := w.ward.first(call.Step)
+	w.ward.undoes[first]++
 	w.ward.counted(call)
-	if w.ward.present.undoFails == call.Step {
+	if w.ward.present.undoFails == first {
 		return errors.New("nasty")
 	}
 	return nil
@@ -81,47 +86,63 @@ func (w *ward) counted(call *flow.Call) {
 	}
 }
 
-// draw makes a flow, and returns its steps.
-func (w *ward) draw(rt *rapid.T, names *[]string, depth int) flow.Node {
+// draw makes a flow, whose steps have their current names at each call of the result. It adds the first names of the
+// steps.
+func (w *ward) draw(rt *rapid.T, names *[]string, depth int) func() flow.Node {
 	if depth == 0 || len(*names) > 8 || len(*names) > 0 && rapid.Bool().Draw(rt, "leaf") {
 		name := fmt.Sprintf("s%d", len(*names))
 		*names = append(*names, w.instances(name)...)
-		return flow.NewStep(name, &wardTask{w, name})
+		w.steps = append(w.steps, name)
+		return func() flow.Node { return flow.NewStep(w.current(name), &wardTask{w, name}) }
 	}
 	name := fmt.Sprintf("f%d-%d", depth, len(*names))
 	pattern := rapid.SampledFrom([]string{"linear", "unordered", "retry", "decided", "each", "each of a store's"}).Draw(rt, "pattern")
 	if strings.HasPrefix(pattern, "each") {
 		return w.drawEach(rt, names, name, depth, pattern == "each")
 	}
-	var children []flow.Node
+	var children []func() flow.Node
 	for range rapid.IntRange(1, 3).Draw(rt, "children") {
 		children = append(children, w.draw(rt, names, depth-1))
 	}
+	build := func(f *flow.Flow) *flow.Flow {
+		for _, child := range children {
+			f.Add(child())
+		}
+		return f
+	}
 	switch pattern {
 	case "linear":
-		return flow.Linear(name, children...)
+		return func() flow.Node { return build(flow.Linear(name)) }
 	case "retry":
-		return flow.Linear(name, children...).WithRetry(flow.Times("r-"+name, 2))
+		return func() flow.Node { return build(flow.Linear(name)).WithRetry(flow.Times("r-"+name, 2)) }
 	case "decided":
 		w.parallel = w.parallel || len(children) > 1
-		graph := flow.Graph(name, children...)
 		no := flow.Decide("no", func(logbook.Values) (bool, error) { return false, nil })
+		decided := make([]int, len(children))
 		for i := 1; i < len(children); i++ {
-			graph.Link(children[0].Name(), children[i].Name(), []flow.LinkOption{no}[:rapid.IntRange(0, 1).Draw(rt, "no")]...)
+			decided[i] = rapid.IntRange(0, 1).Draw(rt, "no")
 		}
-		return graph
+		return func() flow.Node {
+			graph := build(flow.Graph(name))
+			parts := graph.Children()
+			for i := 1; i < len(parts); i++ {
+				graph.Link(parts[0].Name(), parts[i].Name(), []flow.LinkOption{no}[:decided[i]]...)
+			}
+			return graph
+		}
 	}
 	w.parallel = w.parallel || len(children) > 1
-	return flow.Unordered(name, children...)
+	return func() flow.Node { return build(flow.Unordered(name)) }
 }
 
 // drawEach runs a part for each element of a list that a step makes, which may
 // be another one each time, or of one that is always the same.
-func (w *ward) drawEach(rt *rapid.T, names *[]string, name string, depth int, made bool) flow.Node {
+func (w *ward) drawEach(rt *rapid.T, names *[]string, name string, depth int, made bool) func() flow.Node {
 	if w.depth == 2 {
 		return w.draw(rt, names, 0)
 	}
 	*names = append(*names, w.instances(name)...)
+	w.steps = append(w.steps, name)
 	w.depth++
 	body := w.draw(rt, names, depth-1)
 	w.depth--
@@ -130,10 +151,13 @@ func (w *ward) drawEach(rt *rapid.T, names *[]string, name string, depth int, ma
 		options, w.parallel = nil, true
 	}
 	if !made {
-		return flow.Each(name, "list", "x-"+name, body, options...)
+		return func() flow.Node { return flow.Each(w.current(name), "list", "x-"+name, body(), options...) }
 	}
-	list := flow.NewStep("list"+name, &wardTask{w, "list" + name}, flow.Provides("l-"+name))
-	return flow.Linear("around "+name, list, flow.Each(name, "l-"+name, "x-"+name, body, options...))
+	w.steps = append(w.steps, "list"+name)
+	return func() flow.Node {
+		list := flow.NewStep(w.current("list"+name), &wardTask{w, "list" + name}, flow.Provides("l-"+name))
+		return flow.Linear("around "+name, list, flow.Each(w.current(name), "l-"+name, "x-"+name, body(), options...))
+	}
 }
 
 // instances are the possible names of a step at its place in the flow.
@@ -158,20 +182,20 @@ func TestInterventionsAtEveryWrite(t *testing.T) {
 		w := &ward{limits: logbook.Limits{Command: rapid.SampledFrom([]int{64, 640, 1 << 20}).Draw(rt, "bytes in an update")}}
 		var names []string
 		root := w.draw(rt, &names, 3)
-		if f, is := root.(*flow.Flow); is && rapid.Bool().Draw(rt, "hold") {
-			f.OnFailure(flow.HoldOnFailure)
+		hold := rapid.Bool().Draw(rt, "hold")
+		w.root = func() flow.Node {
+			node := root()
+			if f, is := node.(*flow.Flow); is && hold {
+				f.OnFailure(flow.HoldOnFailure)
+			}
+			return node
 		}
-		plan, err := flow.Compile(root, "list")
-		if err != nil {
-			rt.Fatal(err)
-		}
-		w.plan = plan
 		for range rapid.IntRange(1, 3).Draw(rt, "phases") {
 			name := func(label string) string { return rapid.SampledFrom(names).Draw(rt, label) }
 			w.phases = append(w.phases, phase{fails: name("fails"), undoFails: name("undo fails"), forward: rapid.Bool().Draw(rt, "forward"),
 				complete: rapid.SampledFrom([]string{"", "", name("complete")}).Draw(rt, "completes"),
 				rerun:    rapid.SampledFrom([]string{"", "", name("rerun")}).Draw(rt, "reruns"), skip: rapid.Bool().Draw(rt, "skip"), revert: rapid.Bool().Draw(rt, "revert"),
-				elements: rapid.IntRange(0, 2).Draw(rt, "elements")})
+				elements: rapid.IntRange(0, 2).Draw(rt, "elements"), renames: w.drawRenames(rt)})
 		}
 		whole, writes := w.series(rt, -1)
 		for n := range writes {
@@ -189,11 +213,13 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowDetail, int) {
 	j.left = crash
 	var updates []logbook.Update
 	claims := 0
+	w.names, w.firsts = nil, nil
+	w.compile(rt)
 	run := func(p phase) {
 		w.present, w.runs, w.undoes = p, make(map[string]int), make(map[string]int)
 		for {
-			claims += 2
-			if claims > 100 {
+			claims += maxRenames + 2
+			if claims > 50*(maxRenames+2) {
 				rt.Fatal("no end")
 			}
 			w.journal = j
@@ -216,7 +242,11 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowDetail, int) {
 	}
 	for i, p := range w.phases {
 		run(p)
-		batch := w.treat(rt, j, p, uint64(claims)+1)
+		left := j.left
+		w.rename(rt, j, p, uint64(claims)+1)
+		j = newJournal(j.snapshot())
+		j.left = left
+		batch := w.treat(rt, j, p, uint64(claims)+maxRenames+1)
 		if len(batch) == 0 {
 			break
 		}
@@ -243,7 +273,7 @@ func (w *ward) treat(rt *rapid.T, j *journal, p phase, token uint64) []logbook.I
 	detail := j.snapshot()
 	var batch []logbook.Intervention
 	do := func(kind logbook.InterventionKind, step string, hold bool) {
-		i := logbook.Intervention{ID: uuid.New(), Flow: detail.ID, Kind: kind, Step: step, By: "ada", Hold: hold, At: time.Unix(1, 0), Token: logbook.Token{Index: token}}
+		i := logbook.Intervention{ID: uuid.New(), Flow: detail.ID, Kind: kind, Step: w.current(step), By: "ada", Hold: hold, At: time.Unix(1, 0), Token: logbook.Token{Index: token}}
 		if kind == logbook.InterveneComplete {
 			i.Result = json.RawMessage(`"by hand"`)
 		}
@@ -291,16 +321,17 @@ func (w *ward) healed(rt *rapid.T, before, after logbook.FlowDetail, batch []log
 	for n := range after.Atoms {
 		atom := &after.Atoms[n]
 		was, _ := before.Atom(atom.Name)
+		first := w.first(atom.Name)
 		switch {
-		case i.Kind == logbook.InterveneSkip && atom.Name == i.Step && w.undoes[atom.Name] > 0:
+		case i.Kind == logbook.InterveneSkip && atom.Name == i.Step && w.undoes[first] > 0:
 			rt.Errorf("the undo of %s was to be skipped, and was called", atom.Name)
 		case i.Kind == logbook.InterveneComplete && atom.Name == i.Step:
-			if result, _ := atom.Result(); w.runs[atom.Name] > 0 || string(result) != `"by hand"` {
-				rt.Errorf("step %s was completed by hand, has run %d times and has the result %s", atom.Name, w.runs[atom.Name], result)
+			if result, _ := atom.Result(); w.runs[first] > 0 || string(result) != `"by hand"` {
+				rt.Errorf("step %s was completed by hand, has run %d times and has the result %s", atom.Name, w.runs[first], result)
 			}
-		case i.Kind == logbook.InterveneComplete && was != nil && was.State == logbook.AtomSuccess && w.runs[atom.Name] > 0:
+		case i.Kind == logbook.InterveneComplete && was != nil && was.State == logbook.AtomSuccess && w.runs[first] > 0:
 			rt.Errorf("step %s had succeeded, and has run again", atom.Name)
-		case i.Kind == logbook.InterveneRerun && i.Step == "" && atom.Kind == logbook.KindTask && atom.State == logbook.AtomSuccess && w.runs[atom.Name] == 0:
+		case i.Kind == logbook.InterveneRerun && i.Step == "" && atom.Kind == logbook.KindTask && atom.State == logbook.AtomSuccess && w.runs[first] == 0:
 			rt.Errorf("step %s is to run again, and has not", atom.Name)
 		}
 	}
@@ -322,15 +353,16 @@ func (w *ward) once(rt *rapid.T, detail logbook.FlowDetail, updates []logbook.Up
 	done := make(map[string]bool)
 	for i := range updates {
 		for _, change := range updates[i].Atoms {
+			first := w.first(change.Name)
 			switch change.State {
 			case logbook.AtomSuccess:
-				done[change.Name] = true
+				done[first] = true
 				continue
 			case logbook.AtomReverted, logbook.AtomRetrying, logbook.AtomPending:
-				done[change.Name] = false
+				done[first] = false
 			}
 			for _, attempt := range change.Attempts {
-				if attempt.Action == logbook.ActionExecute && done[change.Name] {
+				if attempt.Action == logbook.ActionExecute && done[first] {
 					rt.Errorf("step %s is executed again, although its result stands", change.Name)
 				}
 			}
