@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
 )
@@ -83,6 +84,7 @@ func change(ctx context.Context, p *cli.Program, target string, f *changeFlags) 
 		if err != nil {
 			return err
 		}
+		noteUnknownNames(p, &detail, renames)
 		for i := 0; i < len(renames) && !f.dry; i++ {
 			if _, err := cluster.Intervene(ctx, renames[i]); err != nil {
 				return cli.Because(err, "rename step %s in flow %s", renames[i].Step, detail.ID)
@@ -112,6 +114,25 @@ func renamedSteps(detail *logbook.FlowDetail, renames []logbook.Intervention) (l
 		after.Interventions = append(after.Interventions, renames[i]) // a later rename must not reuse the former name
 	}
 	return lines, nil
+}
+
+// noteUnknownNames warns of new names that the document of a flow lacks. The definition of such a flow can change only
+// with a release of conductord.
+func noteUnknownNames(p *cli.Program, detail *logbook.FlowDetail, renames []logbook.Intervention) {
+	plan := spec.PlanOf(detail)
+	if plan == nil {
+		return
+	}
+	last := make(map[string]bool) // false for names that a later rename replaces
+	for i := range renames {
+		delete(last, renames[i].Step)
+		last[renames[i].To] = true
+	}
+	for i := range renames {
+		if _, found := plan.Template().Find(renames[i].To); !found && last[renames[i].To] {
+			p.Note("the job keeps its document, which has no step %q: the flow does not continue while a started step has this name", cli.Clean(renames[i].To))
+		}
+	}
 }
 
 func writeRenames(p *cli.Program, detail *logbook.FlowDetail, renames []logbook.Intervention, lines []string, dry bool) error {

@@ -17,7 +17,7 @@ func TestFlowChange(t *testing.T) {
 		code       int
 		out, err   string
 	}{
-		{"one step", "--map say-greeting=speak", 0, "renamed: say-greeting → speak\n", ""},
+		{"one step", "--map say-greeting=speak", 0, "renamed: say-greeting → speak\n", `the job keeps its document, which has no step "speak": the flow does not continue`},
 		{"dry run", "--map say-greeting=speak --dry-run", 0, "renames: say-greeting → speak\n", ""},
 		{"no mapping", "", cli.ExitUsage, "", "--map is missing"},
 		{"no new name", "--map say-greeting", cli.ExitUsage, "", `"say-greeting" is not OLD=NEW`},
@@ -25,7 +25,7 @@ func TestFlowChange(t *testing.T) {
 		{"an instance", "--map say-greeting[0]=x", cli.ExitUsage, "", `rename step "say-greeting"`},
 		{"a step that has not started", "--map wave=x", cli.ExitNotFound, "", `no started step "wave"`},
 		{"one step twice", "--map say-greeting=speak --map speak=talk --dry-run", 0, "renames: say-greeting → speak\nspeak → talk\n", ""},
-		{"and back", "--map say-greeting=speak --map speak=say-greeting --dry-run", 0, "renames: say-greeting → speak\nspeak → say-greeting\n", ""},
+		{"and back", "--map say-greeting=speak --map speak=say-greeting --dry-run", 0, "renames: say-greeting → speak\nspeak → say-greeting\n", "none"},
 		{"a recorded name", "--map say-greeting=make-greeting", cli.ExitConflict, "", `step "make-greeting" has started too`},
 		{"a step whose revert failed", "--map make-greeting=x", cli.ExitConflict, "", "rename the step when it has ended"},
 		{"one of two is refused", "--map say-greeting=speak --map make-greeting=x", cli.ExitConflict, "", "rename the step when it has ended"},
@@ -34,7 +34,7 @@ func TestFlowChange(t *testing.T) {
 			job, flow := clitest.StuckFlow(t, cluster)
 			args := append([]string{"flow", "change", job.String(), "--by", "ann"}, strings.Fields(row.args)...)
 			got := clitest.Run(t, cluster, args...)
-			if got.Code != row.code || !strings.Contains(spaced(got.Out), row.out) || !strings.Contains(got.Err, row.err) {
+			if got.Code != row.code || !strings.Contains(spaced(got.Out), row.out) || !strings.Contains(got.Err, row.err) && (row.err != "none" || got.Err != "") {
 				t.Errorf("got %+v", got)
 			}
 			shown := clitest.Run(t, cluster, "flow", "show", flow).Out
