@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/conductord/conductord/internal/duration"
 )
 
 // The largest limits, which equal logbook.MaxLimits. This package must not import package logbook,
@@ -328,7 +330,7 @@ func textOf(target any) string {
 	case *bool:
 		return strconv.FormatBool(*value)
 	case *time.Duration:
-		return durationText(*value)
+		return duration.Text(*value)
 	case *[]string:
 		return strings.Join(*value, ",")
 	case *[]Member:
@@ -350,18 +352,6 @@ func textOf(target any) string {
 // typeOf names the type of a value for messages.
 func typeOf(target any) string {
 	return typeNames.Replace(fmt.Sprintf("%T", target))
-}
-
-// durationText omits the zero minutes and seconds that String adds.
-func durationText(d time.Duration) string {
-	text := d.String()
-	if trimmed, found := strings.CutSuffix(text, "m0s"); found {
-		text = trimmed + "m"
-	}
-	if trimmed, found := strings.CutSuffix(text, "h0m"); found {
-		text = trimmed + "h"
-	}
-	return text
 }
 
 // setText sets a setting from the text of a flag or a variable. It returns the fault; empty: none.
@@ -452,8 +442,8 @@ func (s setting) outOfRange(c *Config) string {
 		}
 	case *time.Duration:
 		if number := int64(*value); number < s.low || number > s.high {
-			return fmt.Sprintf("is %s; it must be %s to %s", durationText(*value),
-				durationText(time.Duration(s.low)), durationText(time.Duration(s.high)))
+			return fmt.Sprintf("is %s; it must be %s to %s", duration.Text(*value),
+				duration.Text(time.Duration(s.low)), duration.Text(time.Duration(s.high)))
 		}
 	}
 	return ""

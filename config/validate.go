@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/conductord/conductord/internal/duration"
 )
 
 // Limits of a cluster.
@@ -195,10 +197,10 @@ func checkTimes(c *Config, blame func(key, message string)) {
 	raft, sessions := c.Raft, c.Sessions
 	if raft.LeaderLease > raft.Heartbeat {
 		blame("raft.leader_lease", fmt.Sprintf("is %s; the maximum is raft.heartbeat, %s: with a longer lease, an old leader could act after the election of a new leader",
-			durationText(raft.LeaderLease), durationText(raft.Heartbeat)))
+			duration.Text(raft.LeaderLease), duration.Text(raft.Heartbeat)))
 	}
 	if raft.Election < raft.Heartbeat {
-		blame("raft.election", fmt.Sprintf("is %s; the minimum is raft.heartbeat, %s", durationText(raft.Election), durationText(raft.Heartbeat)))
+		blame("raft.election", fmt.Sprintf("is %s; the minimum is raft.heartbeat, %s", duration.Text(raft.Election), duration.Text(raft.Heartbeat)))
 	}
 	if raft.TrailingLogs < 2*raft.SnapshotThreshold {
 		blame("raft.trailing_logs", fmt.Sprintf("is %d; the minimum is twice raft.snapshot_threshold, %d: a node that starts from an older snapshot needs the later log entries",
@@ -206,11 +208,11 @@ func checkTimes(c *Config, blame func(key, message string)) {
 	}
 	if change := 2 * (raft.Heartbeat + raft.Election); len(c.Cluster.Members) > 1 && sessions.TTL < change {
 		blame("sessions.ttl", fmt.Sprintf("is %s; the minimum is twice the sum of raft.heartbeat and raft.election, %s: with a shorter TTL, a change of leader would end claims of healthy conductors",
-			durationText(sessions.TTL), durationText(change)))
+			duration.Text(sessions.TTL), duration.Text(change)))
 	}
 	if spare := sessions.TTL/5 + sessions.Grace + sessions.CoolDown; spare < minHandOver {
 		blame("sessions.grace", fmt.Sprintf("is too short: a fifth of sessions.ttl, plus sessions.grace and sessions.cool_down, is %s; the sum must be at least %s, so that a killed step has ended before another conductor continues",
-			durationText(spare), durationText(minHandOver)))
+			duration.Text(spare), duration.Text(minHandOver)))
 	}
 	if c.Limits.Value > c.Limits.Command/2 {
 		blame("limits.value", fmt.Sprintf("is %d; the maximum is half of limits.command, %d: a command contains more than one value",

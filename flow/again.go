@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -85,7 +86,7 @@ func (a *again) note() string {
 	case a.at != nil:
 		return "continues the job with the next iteration at " + a.at.text
 	case a.after > 0:
-		return "continues the job with the next iteration after " + a.after.String()
+		return "continues the job with the next iteration after " + duration.Text(a.after)
 	}
 	return "continues the job with the next iteration"
 }

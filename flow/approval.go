@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/logbook/fields"
 )
@@ -96,7 +97,7 @@ func (s *Step) checkApproval(a *Approval) {
 	last, end := time.Duration(0), cmp.Or(s.wait.For, MaxWait)
 	for _, after := range a.Remind {
 		if after <= last || after >= end {
-			s.fault("it reminds of its approval after %s; the times must be ascending, above 0 and below the deadline, %s", after, end)
+			s.fault("it reminds of its approval after %s; the times must be ascending, above 0 and below the deadline, %s", duration.Text(after), duration.Text(end))
 		}
 		last = after
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/conductord/conductord/internal/duration"
 )
 
 // Entry is a step or a flow of a plan, as Outline lists it.
@@ -171,7 +173,7 @@ func (o *outliner) withoutSources(names []string, step int) []string {
 // policyNotes are the policies that a flow sets for its steps.
 func (f *Flow) policyNotes() (notes []string) {
 	if f.timeout > 0 {
-		notes = append(notes, fmt.Sprintf("timeout %s", f.timeout))
+		notes = append(notes, "timeout "+duration.Text(f.timeout))
 	}
 	switch f.onTakeover {
 	case UndoLast:
@@ -280,16 +282,16 @@ func (p *Plan) notesOf(number int) (notes []string) {
 	}
 	notes = append(notes, p.workerNotes(number)...)
 	if step.timeout > 0 {
-		note("timeout %s", step.timeout)
+		note("timeout %s", duration.Text(step.timeout))
 	}
 	if text := step.DeadlineText(); text != "" {
 		note("deadline %s", text)
 	}
 	if step.pause != nil {
-		note("%s between rounds", step.pause.Delay.Round(time.Millisecond))
+		note("%s between rounds", duration.Text(step.pause.Delay.Round(time.Millisecond)))
 	}
 	if step.retry.Attempts > 1 {
-		note("up to %d attempts, %s apart", step.retry.Attempts, step.retry.Delay.Round(time.Millisecond))
+		note("up to %d attempts, %s apart", step.retry.Attempts, duration.Text(step.retry.Delay.Round(time.Millisecond)))
 	}
 	for _, condition := range step.filter.Notes() {
 		note("retry %s", condition)
@@ -298,7 +300,7 @@ func (p *Plan) notesOf(number int) (notes []string) {
 		note("retry after permanent failures too")
 	}
 	if step.waitAtMost > 0 {
-		note("may say \"not yet\" for %s", step.waitAtMost)
+		note("may say \"not yet\" for %s", duration.Text(step.waitAtMost))
 	}
 	if step.wait != nil {
 		note("%s", step.wait.note())
@@ -337,7 +339,7 @@ func (p *Plan) workerNotes(number int) (notes []string) {
 		notes = append(notes, "needs the worker of "+p.steps[earlier].name)
 	}
 	if work.Patience > 0 {
-		notes = append(notes, fmt.Sprintf("fails after %s without a worker", work.Patience))
+		notes = append(notes, "fails after "+duration.Text(work.Patience)+" without a worker")
 	}
 	return notes
 }

@@ -35,9 +35,9 @@ func TestOutlineIsInReadingOrder(t *testing.T) {
 	}
 	const worker = "arch ← store; can be undone; needs a worker of type build with labels gpu, {arch}; its revert needs a worker of type clean; "
 	want := `release (graph)
-  1. build: ` + worker + `fails after 1m0s without a worker
+  1. build: ` + worker + `fails after 1m without a worker
   1. lint
-  2. docs: after build; ` + worker + `needs the worker of build; fails after 1m0s without a worker
+  2. docs: after build; ` + worker + `needs the worker of build; fails after 1m without a worker
   2. tell: after lint; its failure is ignored
   3. publish: after docs, lint; only if clean; if not, the steps that wait directly for publish are skipped too
   delivery (graph): after publish, lint, tell; only if told (if not, all steps that wait for delivery are skipped too) and linted (if not, all steps of the same flow that wait for delivery are skipped too)

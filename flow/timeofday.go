@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/internal/zones"
 )
 
@@ -43,7 +44,7 @@ func (s *Step) DeadlineFrom(began time.Time) time.Time {
 func (s *Step) DeadlineText() string {
 	var parts []string
 	if s.deadline > 0 {
-		parts = append(parts, fmt.Sprintf("%s after its start", s.deadline))
+		parts = append(parts, duration.Text(s.deadline)+" after its start")
 	}
 	if s.deadlineAt != nil {
 		parts = append(parts, "at "+s.deadlineAt.text)

@@ -37,7 +37,7 @@ func TestTimeOfDay(t *testing.T) {
 // TestEarlierDeadline: with a duration and a time of day, the earlier end counts.
 func TestEarlierDeadline(t *testing.T) {
 	step := flow.NewStep("a", idle{}, flow.DeadlineAt("18:00 Europe/Berlin"), flow.Deadline(2*time.Hour))
-	if got, want := step.DeadlineText(), "2h0m0s after its start or at 18:00 Europe/Berlin"; got != want {
+	if got, want := step.DeadlineText(), "2h after its start or at 18:00 Europe/Berlin"; got != want {
 		t.Errorf("described as %q, want %q", got, want)
 	}
 	for began, want := range map[string]string{"2026-06-01T09:00:00Z": "2026-06-01T11:00:00Z", "2026-06-01T15:00:00Z": "2026-06-01T16:00:00Z"} {

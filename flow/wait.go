@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -192,7 +193,7 @@ func (w *Wait) note() string {
 	case !w.Until.IsZero():
 		limit = "until " + w.Until.UTC().Format(time.RFC3339)
 	case w.For > 0:
-		limit = "for " + w.For.String()
+		limit = "for " + duration.Text(w.For)
 	}
 	if w.Approval != nil {
 		return strings.TrimSpace("waits for an approval by " + logbook.NeedText(w.Approval.Need) + " " + limit)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -81,7 +82,7 @@ func CheckPublication(l logbook.Limits, p *Publication) error {
 	case p.To != PublishToOne && p.To != PublishToAll:
 		return &logbook.InvalidError{Field: "publication to", Reason: fmt.Sprintf("%.40q; write one or all", p.To)}
 	case p.Keep < 0 || p.Keep > MaxKeep:
-		return &logbook.InvalidError{Field: "publication keep", Reason: fmt.Sprintf("%s; it must be at least 0 and at most %s (400 days)", p.Keep, MaxKeep)}
+		return &logbook.InvalidError{Field: "publication keep", Reason: fmt.Sprintf("%s; it must be at least 0 and at most %s (400 days)", duration.Text(p.Keep), duration.Text(MaxKeep))}
 	case p.Keep > 0 && p.To == PublishToAll:
 		return &logbook.InvalidError{Field: "publication keep", Reason: "set together with to = all; a board keeps a publication only for one wait"}
 	}

@@ -38,7 +38,7 @@ approve = {text = "Delete {disk}?", need = [{role = "owner"}, {role = "dba", cou
 			wait.For != 72*time.Hour || a.AtDeadline != logbook.RejectAtDeadline || len(d.Handlers()) > 0 {
 			t.Errorf("got %+v with %+v", wait, a)
 		}
-		if outline := plan.Outline(); !strings.Contains(outline, "waits for an approval by 1 of owner and 2 of dba for 72h0m0s") {
+		if outline := plan.Outline(); !strings.Contains(outline, "waits for an approval by 1 of owner and 2 of dba for 72h") {
 			t.Errorf("the plan is\n%s", outline)
 		}
 	}
@@ -57,10 +57,10 @@ func TestFaultsOfApprovals(t *testing.T) {
 		`approve = {text = "Go?", need = [{role = "dba", count = 9}, {role = "owner", count = 8}]}`:                   "17",
 		`approve = {text = "Go?", ` + need + `, fields = {type = "array"}}`:                                           "fields",
 		`approve = {text = "Go?", ` + need + `, fields = {properties = {a = {"$ref" = "file:///x"}}}}`:                "cannot have references",
-		`approve = {text = "Go?", ` + need + `, deadline = "9601h"}`:                                                  "at most 9600h0m0s (400 days)",
+		`approve = {text = "Go?", ` + need + `, deadline = "9601h"}`:                                                  "at most 9600h (400 days)",
 		`approve = {text = "Go?", ` + need + `, remind = ["soon"]}`:                                                   "\"soon\" is not a time",
 		`approve = {text = "Go?", ` + need + `, remind = ["2h", "1h"]}`:                                               "must be ascending",
-		`approve = {text = "Go?", ` + need + `, deadline = "2h", remind = ["2h"]}`:                                    "below the deadline, 2h0m0s",
+		`approve = {text = "Go?", ` + need + `, deadline = "2h", remind = ["2h"]}`:                                    "below the deadline, 2h",
 		`approve = {text = "Go?", ` + need + `, remind = ["1h","2h","3h","4h","5h","6h","7h","8h","9h","10h","11h"]}`: "11 times, and the limit is 10",
 		`approve = {text = "Go?", ` + need + `, at_deadline = "approve"}`:                                             "without a deadline",
 		`approve = {text = "Go?", ` + need + `, deadline = "1h", at_deadline = "accept"}`:                             "fail, approve, reject",

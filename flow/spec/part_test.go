@@ -43,7 +43,7 @@ func TestWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, limit := plan.Step(0).Concurrency()
-	if key != "disk-{disk}-{machine}" || limit != 2 || plan.Step(0).WaitAtMost() != time.Hour || plan.Step(0).DeadlineText() != "2h0m0s after its start" || plan.Step(0).Priority() != -3 {
+	if key != "disk-{disk}-{machine}" || limit != 2 || plan.Step(0).WaitAtMost() != time.Hour || plan.Step(0).DeadlineText() != "2h after its start" || plan.Step(0).Priority() != -3 {
 		t.Errorf("%q %d %s %d", key, limit, plan.Step(0).WaitAtMost(), plan.Step(0).Priority())
 	}
 }

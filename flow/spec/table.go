@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 )
@@ -110,14 +111,14 @@ func (t *table) durationUpTo(key string, most time.Duration) Duration {
 		}
 		return 0
 	}
-	duration, err := time.ParseDuration(text)
+	parsed, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
 		t.fault(key, "%.40q is not a time; write 500ms, 30s, 5m or 1h30m", text)
-	case duration <= 0 || duration > most:
-		t.fault(key, "must be above 0 and at most %s, not %s", most, text)
+	case parsed <= 0 || parsed > most:
+		t.fault(key, "must be above 0 and at most %s, not %s", duration.Text(most), text)
 	default:
-		return Duration(duration)
+		return Duration(parsed)
 	}
 	return 0
 }

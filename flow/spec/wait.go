@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -120,7 +121,7 @@ func (r *reader) checkWaitTime(t *table, key, text, advice string) {
 	case err != nil:
 		t.fault(key, "%.40q is not a time; %s", text, advice)
 	case d <= 0 || d > flow.MaxWait:
-		t.fault(key, "must be above 0 and at most %s (400 days), not %s", flow.MaxWait, text)
+		t.fault(key, "must be above 0 and at most %s (400 days), not %s", duration.Text(flow.MaxWait), text)
 	}
 }
 

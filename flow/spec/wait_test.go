@@ -53,7 +53,7 @@ func TestFaultsOfWaits(t *testing.T) {
 		`wait = {}`:                                    "missing",
 		`wait = {signal = "a", signals = ["b"]}`:       "use one of signal and signals",
 		`wait = {signals = []}`:                        "it must have 1 to 16",
-		`wait = {signal = "a", timeout = "9601h"}`:     "at most 9600h0m0s (400 days)",
+		`wait = {signal = "a", timeout = "9601h"}`:     "at most 9600h (400 days)",
 		`wait = {signal = "a", timeout = "soon"}`:      "write a time such as 48h",
 		`wait = {signal = "a", on_timeout = "go"}`:     `write "fail", or {value`,
 		`wait = {signal = "a", till = "now"}`:          "till",

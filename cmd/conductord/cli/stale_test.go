@@ -19,7 +19,7 @@ func TestStale(t *testing.T) {
 		age  time.Duration // negative: unknown
 		want string        // part of stderr
 	}{
-		{"job get " + job, 2 * time.Minute, "stale: up to 2m0s old"},
+		{"job get " + job, 2 * time.Minute, "stale: up to 2m old"},
 		{"job list", 0, "stale: up to 0s old"},
 		{"job list", -1, "stale: unknown age; the node has had no leader since its start"},
 		{"job explain " + job, 0, "stale: up to "},

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 )
@@ -102,7 +103,7 @@ func boardOperations(name string, of *v1.Board) []operation {
 	}
 	ageing := ""
 	if step := of.GetAgeing().GetStep(); step != nil {
-		ageing = step.AsDuration().String()
+		ageing = duration.Text(step.AsDuration())
 	}
 	onBoard := func(call func(*api) boardCall, next string) func(context.Context, *visit) (string, error) {
 		return func(ctx context.Context, v *visit) (string, error) {

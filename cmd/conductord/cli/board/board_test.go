@@ -38,7 +38,7 @@ func TestBoardCommands(t *testing.T) {
 		{"-o json board show night", 0, `"kind": "k"`},
 		{"board resume night", 0, "night open"},
 		{"board delete night", cli.ExitConflict, "1 unfinished and 0 finished jobs"},
-		{"board ageing night 1m", 0, "night, ageing: priority +1 for each 1m0s of waiting, since"},
+		{"board ageing night 1m", 0, "night, ageing: priority +1 for each 1m of waiting, since"},
 		{"-o json board show night", 0, `"step": "60s"`},
 		{"board ageing night off", 0, "ageing: off since"},
 		{"board show night", 0, "waiting jobs keep their current priority"},

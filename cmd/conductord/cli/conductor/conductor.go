@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	jobcmd "github.com/conductord/conductord/cmd/conductord/cli/job"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
 )
@@ -312,7 +313,7 @@ func SessionCommand(p *cli.Program) *cobra.Command {
 		Header: []string{"id", "name", "host", "pid", "ttl", "claims", "opened"},
 		Row: func(s *jobs.Session) []string {
 			return []string{
-				s.ID.String(), s.Name, cli.OrDash(s.Host), strconv.Itoa(s.PID), s.TTL.String(), strconv.Itoa(s.Claims), cli.AgoText(s.OpenedAt),
+				s.ID.String(), s.Name, cli.OrDash(s.Host), strconv.Itoa(s.PID), duration.Text(s.TTL), strconv.Itoa(s.Claims), cli.AgoText(s.OpenedAt),
 			}
 		},
 	}

@@ -285,7 +285,7 @@ func TestDefaultsOfTheJob(t *testing.T) {
 	if saved := clitest.Run(t, cluster, "schedule", "set", "s", "--rule", "@yearly", "--flow", path); saved.Code != 0 {
 		t.Errorf("schedule set: %+v", saved)
 	}
-	if shown := clitest.Run(t, cluster, "schedule", "show", "s"); !strings.Contains(shown.Out, "2h0m0s after the slot") || !strings.Contains(shown.Out, "priority high") {
+	if shown := clitest.Run(t, cluster, "schedule", "show", "s"); !strings.Contains(shown.Out, "2h after the slot") || !strings.Contains(shown.Out, "priority high") {
 		t.Errorf("schedule show: %+v", shown)
 	}
 	write("priority = \"urgent\"")

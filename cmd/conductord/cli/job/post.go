@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/document"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -430,9 +431,9 @@ func RetryText(p *jobs.RetryPolicy) string {
 			parts = append(parts, fmt.Sprintf(format, args...))
 		}
 	}
-	add(true, "after %s", cmp.Or(p.Delay, jobs.DefaultRetryDelay))
+	add(true, "after %s", duration.Text(cmp.Or(p.Delay, jobs.DefaultRetryDelay)))
 	add(p.BackoffPercent > 100, "each delay %d %% of the previous delay", p.BackoffPercent)
-	add(p.MaxDelay != 0, "at most %s", p.MaxDelay)
+	add(p.MaxDelay != 0, "at most %s", duration.Text(p.MaxDelay))
 	add(p.JitterPercent != 0, "%d %% of it random", p.JitterPercent)
 	add(p.PriorityStep != 0, "priority %+d each time", int(p.PriorityStep))
 	parts = append(parts, p.RetryFilter.Notes()...)

@@ -19,9 +19,9 @@ func TestJobPostRetry(t *testing.T) {
 		says        string // part of the shown job, or of the refusal
 	}{
 		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff-percent 200 --retry-max-delay 5m --retry-jitter-percent 20 --priority-step -10 --retry-only 75,timeout --retry-never spoilt --retry-never 65 --on-failure park", 0,
-			"retry: 5 attempts, after TOOK, each delay 200 % of the previous delay, at most 5m0s, 20 % of it random, priority -10 each time, only after 75 or timeout, never after spoilt or 65, then park\n"},
+			"retry: 5 attempts, after TOOK, each delay 200 % of the previous delay, at most 5m, 20 % of it random, priority -10 each time, only after 75 or timeout, never after spoilt or 65, then park\n"},
 		{"a backoff by a quarter", "--attempts 3 --retry-backoff-percent 125", 0, "retry: 3 attempts, after TOOK, each delay 125 % of the previous delay\n"},
-		{"a retention", "--retention 30m", 0, "retention: 30m0s\n"},
+		{"a retention", "--retention 30m", 0, "retention: 30m\n"},
 		{"too long a retention", "--retention 9000h", cli.ExitUsage, "posting retention is invalid"},
 		{"one attempt", "--on-failure park", 0, "retry: 1 attempt, after TOOK, then park\nattempt: 1 of 1\n"},
 		{"a factor where percent belong", "--attempts 3 --retry-backoff-percent 2", cli.ExitUsage, "retry backoff_percent is invalid: 2 is below 100"},

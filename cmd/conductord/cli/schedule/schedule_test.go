@@ -34,7 +34,7 @@ key: roof
 tags: big, night
 labels: gpu
 max crashes: 3
-deadline: 2h0m0s after the slot
+deadline: 2h after the slot
 next: TIME
 active: 0
 waiting: 0

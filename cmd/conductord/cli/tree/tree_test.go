@@ -261,7 +261,7 @@ order  running  [██████████░░░░░░░░░░] 2
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"not yet", drawn(t, deciding, logbook.FlowRunning, atom("price", pending, "", notYet(3, 30*time.Second), progress(7, 0, `null`))), true, `
 order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
-  · price                     pending    1h0m0s  not yet (3×), again in 30 s  7
+  · price                     pending    1h  not yet (3×), again in 30 s  7
   · approve                   pending
   · pack                      pending
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
@@ -273,8 +273,8 @@ order  running  [░░░░░░░░░░░░░░░░░░░░] 0
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"waits for signals, and sleeps", drawn(t, deciding, logbook.FlowRunning, atom("price", pending, "", awaiting("paid", "waived")), atom("approve", pending, "", awaiting())), true, `
 order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
-  · price                     pending    1h0m0s  waits for signal paid or waive
-  · approve                   pending    1h0m0s  sleeps until 2026-01-02T13:00:
+  · price                     pending    1h  waits for signal paid or waived un
+  · approve                   pending    1h  sleeps until 2026-01-02T13:00:00Z
   · pack                      pending
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"a step waits for a worker", drawn(t, remote, logbook.FlowRunning, atom("list", running, "", forWorker(""))), true, `
@@ -300,7 +300,7 @@ album  reverting  [█████░░░░░░░░░░░░░░░]
     ▾ resize ×3  1 running, 2 waits for a worker
       · resize[0]  waits for a worker  2s  scale + gpu + large
       ▶ resize[1]  running    2s
-      · resize[2]  waits for a worker  1m0s  unscale + gpu + large`},
+      · resize[2]  waits for a worker  1m  unscale + gpu + large`},
 		{"a flow of code, whose types are not known", &logbook.FlowDetail{Name: "code", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{atom("s", running, "", forWorker(""))}}, true, `
 code  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
   · s  waits for a worker  2s`},
