@@ -259,7 +259,7 @@ func (b *bench) fillWaiting(ctx context.Context, c *cluster, flows int) error {
 		if err != nil {
 			return err
 		}
-		waits = board.Jobs[jobs.StateCooling]
+		waits = board.Jobs[jobs.StateWaiting]
 	}
 	if flows == fewFlows {
 		return nil

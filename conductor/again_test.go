@@ -48,7 +48,7 @@ func TestAgain(t *testing.T) {
 		run()
 		time.Sleep(12*time.Minute + 30*time.Second)
 		job, err := c.Job(t.Context(), id)
-		if err != nil || job.State != jobs.StateCooling || job.Iteration != 14 || string(job.Store["month"]) != "13" || len(charged) != 13 || len(keys) != 13 {
+		if err != nil || job.State != jobs.StateWaiting || job.Iteration != 14 || string(job.Store["month"]) != "13" || len(charged) != 13 || len(keys) != 13 {
 			t.Errorf("after 12 minutes the job is %s in iteration %d with %s, and has charged %v with %d keys, %v", job.State, job.Iteration, job.Store, charged, len(keys), err)
 		}
 		for month, times := range charged {

@@ -41,7 +41,7 @@ func TestWaitingJobsAreReleased(t *testing.T) {
 		until(t, "it waits on the board", func() bool {
 			var err error
 			waiting, err = c.Job(t.Context(), stays.ID)
-			return err == nil && waiting.State == jobs.StateCooling
+			return err == nil && waiting.State == jobs.StateWaiting
 		})
 		if waiting.Failures != 0 || waiting.Claim != nil || !strings.Contains(waiting.Reason, "to try step a again") {
 			t.Errorf("it stands as %+v", waiting)
@@ -130,7 +130,7 @@ func TestOrdersFindWaitingJobs(t *testing.T) {
 				running(t, o)
 				began := time.Now()
 				job := post(t, c, "errand", nil)
-				under(t, c, job.ID, jobs.StateCooling)
+				under(t, c, job.ID, jobs.StateWaiting)
 				for _, give := range row.orders {
 					if err := give(t, c, job); err != nil {
 						t.Fatal(err)

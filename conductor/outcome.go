@@ -193,7 +193,7 @@ func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
 // waiting releases a job until its flow can continue. This does not count as a problem.
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
-	ending.Delay = min(r.end.Wait, jobs.MaxDelay)
+	ending.Delay, ending.Waits = min(r.end.Wait, jobs.MaxDelay), true
 	switch wait := r.end.Awaits; {
 	case wait == nil:
 		ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))

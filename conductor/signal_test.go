@@ -105,7 +105,7 @@ func TestWaitHoldsNoClaim(t *testing.T) {
 		run()
 		time.Sleep(time.Second)
 		job, err := c.Job(t.Context(), id)
-		if err != nil || job.State != jobs.StateCooling || job.Claim != nil || !strings.Contains(job.Reason, "step paid waits for signal paid since ") {
+		if err != nil || job.State != jobs.StateWaiting || job.Claim != nil || !strings.Contains(job.Reason, "step paid waits for signal paid since ") {
 			t.Errorf("the job is %s, %v: %s, %v", job.State, job.Claim, job.Reason, err)
 		}
 		time.Sleep(time.Hour + time.Minute)

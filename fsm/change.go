@@ -27,7 +27,7 @@ func (t *txn) change(c *v1.Change) error {
 	if repeated, err := t.knownChange(j, &change); repeated || err != nil {
 		return err
 	}
-	if j.State == jobs.StateCooling && change.Starts(&j.Job) {
+	if j.State.Pauses() && change.Starts(&j.Job) {
 		return fmt.Errorf("cannot start job %s by a change: %w", j.ID, stillCooling(j))
 	}
 	if !change.Alters(&j.Job) {

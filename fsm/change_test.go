@@ -42,6 +42,7 @@ func TestJobsAreChanged(t *testing.T) {
 		{jobs.StateDelayed, same, "delayed", "claimable", "delayed"},
 		{jobs.StateClaimable, same, "claimable", "claimable", "delayed"},
 		{jobs.StateCooling, refused, "cooling", refused, "delayed"},
+		{jobs.StateWaiting, refused, "waiting", refused, "delayed"},
 		{jobs.StateClaimed, same, "claimed", "claimed", "claimed"},
 		{jobs.StateSuspended, same, "suspended", "suspended", "suspended"},
 		{jobs.StateCompleted, same, refused, refused, refused},

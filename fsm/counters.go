@@ -206,7 +206,7 @@ func (t *txn) countWaiting(j *jobFacts, by int) {
 		return
 	case j.State == jobs.StateClaimable:
 		group.what, group.at = waitsForClaim, j.ClaimableAt
-	case j.State == jobs.StateDelayed, j.State == jobs.StateCooling:
+	case j.State == jobs.StateDelayed, j.State.Pauses():
 		group.what, group.at = waitsForTime, j.DueAt
 	default:
 		return

@@ -28,6 +28,7 @@ func TestDeadlines(t *testing.T) {
 		{jobs.StateDelayed, "completed", "claimable"},
 		{jobs.StateClaimable, "completed", "claimable"},
 		{jobs.StateCooling, "completed", "claimable"},
+		{jobs.StateWaiting, "completed", "claimable"},
 		{jobs.StateClaimed, "claimed", "claimed"},
 		{jobs.StateSuspended, "completed", "claimable"},
 	} {

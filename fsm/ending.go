@@ -77,6 +77,7 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if p.Failure != nil {
 		p.job.Failures++
 	}
+	p.job.waits = p.Waits
 	completed := t.settle(p.job, delay)
 	if !completed {
 		t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.job.LastOwner, Token: p.job.Token, Reason: p.Reason})

@@ -347,7 +347,7 @@ func (c *census) countJob(value []byte) error {
 	case jobs.StateClaimable:
 		group.what, group.at = waitsForClaim, j.ClaimableAt
 		c.waiting[string(group.key())]++
-	case jobs.StateCooling, jobs.StateDelayed:
+	case jobs.StateCooling, jobs.StateDelayed, jobs.StateWaiting:
 		group.what, group.at = waitsForTime, j.DueAt
 		c.waiting[string(group.key())]++
 		at = j.DueAt.Add(-1) // the leader wakes the job after its due time

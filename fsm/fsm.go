@@ -231,7 +231,7 @@ func (m *Machine) TimerEpoch() uint64 { return m.status.Load().TimerEpoch }
 // Generation returns the generation of new tokens.
 func (m *Machine) Generation() uint64 { return m.status.Load().Generation }
 
-// NextDue returns when the next delayed or cooling job is due, the next reservation ends, or the next
+// NextDue returns when the next delayed, cooling or waiting job is due, the next reservation ends, or the next
 // deadline passes; zero if there is none.
 func (m *Machine) NextDue() time.Time { return m.status.Load().nextDue }
 

@@ -45,6 +45,7 @@ func (t *txn) beginIteration(p *parting) error {
 	next := t.nextFlow(j, ended, inputs)
 	j.Flow, j.Iteration = next.ID, next.Iteration
 	j.StartedAt, j.Crashes, j.Failures, j.Attempts, j.Attempted = time.Time{}, 0, 0, 0, ""
+	j.waits = true
 	t.settle(j, p.Again.Delay)
 	t.event(jobs.EventContinued, j, jobs.Event{Owner: j.LastOwner, Token: j.Token, Outcome: p.Outcome, Iteration: j.Iteration})
 	return nil

@@ -123,12 +123,12 @@ func TestIterationRequests(t *testing.T) {
 		request func(r *rig)
 		want    string
 	}{
-		{"none", func(*rig) {}, "cooling iteration 2, flow PENDING"},
+		{"none", func(*rig) {}, "waiting iteration 2, flow PENDING"},
 		{"suspend", func(r *rig) { r.ok(suspend(&v1.JobCommand{Job: id("a")})) }, "suspended iteration 2, flow PENDING"},
 		{"suspend and resume", func(r *rig) {
 			r.ok(suspend(&v1.JobCommand{Job: id("a")}))
 			r.ok(resume(&v1.JobCommand{Job: id("a")}))
-		}, "cooling iteration 2, flow PENDING"},
+		}, "waiting iteration 2, flow PENDING"},
 		{"cancel", func(r *rig) { r.ok(cancel(&v1.JobCommand{Job: id("a"), Reason: "closed"})) }, "completed success closed, flow SUCCESS"},
 		{"cancel and revert", func(r *rig) { r.ok(cancel(&v1.JobCommand{Job: id("a"), Revert: true, Reason: "closed"})) }, "completed success closed, flow SUCCESS"},
 	} {
@@ -166,7 +166,7 @@ func TestIterationsBegin(t *testing.T) {
 	e.Update, e.Again = step(2, "success", task("x", "success", executed(2, "1"))), &v1.Continuation{Delay: lasting(time.Hour)}
 	r.ok(consume(e))
 	job := r.job(id("a"))
-	if job.State != jobs.StateCooling || !job.DueAt.Equal(r.now.Add(time.Hour)) || job.Attempts != 0 || job.Attempted != "" || !job.StartedAt.IsZero() || !job.Deadline.Equal(start.Add(48*time.Hour)) {
+	if job.State != jobs.StateWaiting || !job.DueAt.Equal(r.now.Add(time.Hour)) || job.Attempts != 0 || job.Attempted != "" || !job.StartedAt.IsZero() || !job.Deadline.Equal(start.Add(48*time.Hour)) {
 		t.Fatalf("the job waits as %+v", job)
 	}
 	r.refused(claim("bob", id("a"), "early"), "unclaimable")

@@ -18,7 +18,7 @@ import (
 //	claim                               claimed
 //	suspended                           suspended  until an operator resumes it
 //	held                                held       until an operator releases it
-//	cools, and longer than not_before   cooling    until it has cooled
+//	cools, and longer than not_before   cooling    until it has cooled; waiting if its flow waits
 //	not_before is in the future         delayed    until then; a cancelled job does not wait for it
 //	otherwise                           claimable
 //
@@ -26,6 +26,9 @@ import (
 // resulting transitions.
 func (j *jobFacts) standing(now time.Time) (jobs.State, time.Time) {
 	waits, due := jobs.StateCooling, j.cooled
+	if j.waits {
+		waits = jobs.StateWaiting
+	}
 	if !j.NotBefore.Before(due) && !j.isUnder(jobs.RequestCancel) {
 		waits, due = jobs.StateDelayed, j.NotBefore
 	}
@@ -69,7 +72,7 @@ func (t *txn) placeJob(j *jobRecord) {
 		t.age(j) // the job keeps its age when it is claimable again
 	}
 	if !j.cooled.After(t.now) || j.final != "" || j.Claim != nil {
-		j.cooled = time.Time{}
+		j.cooled, j.waits = time.Time{}, false
 	}
 	t.placeReservation(j)
 	j.State, j.DueAt = j.standing(t.now)
@@ -138,7 +141,7 @@ func (t *txn) putJob(j *jobRecord) {
 	}
 	command.FillJob(row.Job, &j.Job)
 	row.Job.Details, row.Job.Store, row.Job.Failure = nil, nil, nil
-	row.Finish, row.CoolsUntil, row.DeadlineWatched, row.Lag, row.RetryNow = j.finish, command.TimeToProto(j.cooled), j.watched, j.lag, j.hurried
+	row.Finish, row.CoolsUntil, row.Waits, row.DeadlineWatched, row.Lag, row.RetryNow = j.finish, command.TimeToProto(j.cooled), j.waits, j.watched, j.lag, j.hurried
 	row.Signals, row.SignalBytes = j.signals, j.signalBytes
 	t.putMessage(tableJob, sequenceKey(j.Sequence), []byte{byte(j.end), byte(stateNumber(j.State))}, row)
 	if j.was == nil {
@@ -169,7 +172,7 @@ func factsFromProto(row *v1.JobRow) (jobFacts, error) {
 		return jobFacts{}, err
 	}
 	cooled, err := command.TimeFromProto("job cools_until", row.GetCoolsUntil())
-	facts := jobFacts{Job: job, finish: row.GetFinish(), cooled: cooled, watched: row.GetDeadlineWatched(), lag: row.Lag, hurried: row.GetRetryNow(), signals: row.GetSignals(), signalBytes: row.GetSignalBytes()}
+	facts := jobFacts{Job: job, finish: row.GetFinish(), cooled: cooled, waits: row.GetWaits(), watched: row.GetDeadlineWatched(), lag: row.Lag, hurried: row.GetRetryNow(), signals: row.GetSignals(), signalBytes: row.GetSignalBytes()}
 	if job.State.Finished() {
 		facts.final = job.State
 	}

@@ -43,7 +43,7 @@ func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 			where, key := anyKindKey(m, j)
 			add(where, key, nil)
 		}
-	case jobs.StateDelayed, jobs.StateCooling:
+	case jobs.StateDelayed, jobs.StateCooling, jobs.StateWaiting:
 		add(tableDue, dueKey(j.DueAt, j.Sequence), nil)
 	case jobs.StateTrashed:
 		add(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence), nil)

@@ -21,7 +21,7 @@ func keyed(name string, priority int32, front bool) *v1.Posting {
 // never backwards.
 func TestAKeyRaisesItsJob(t *testing.T) {
 	for _, state := range []jobs.State{
-		jobs.StateHeld, jobs.StateDelayed, jobs.StateClaimable, jobs.StateCooling, jobs.StateClaimed, jobs.StateSuspended,
+		jobs.StateHeld, jobs.StateDelayed, jobs.StateClaimable, jobs.StateCooling, jobs.StateWaiting, jobs.StateClaimed, jobs.StateSuspended,
 	} {
 		t.Run(string(state), func(t *testing.T) {
 			r := broughtWith(t, state, false, func(p *v1.Posting) { p.Key = "the key" })

@@ -29,6 +29,7 @@ type jobFacts struct {
 	final   jobs.State // completed or trashed; empty: unfinished
 	finish  uint64     // number of the finish; 0: unfinished
 	cooled  time.Time  // end of cooling; zero: not cooling
+	waits   bool       // the job cools because its flow waits
 	watched bool       // the deadline has not been handled yet
 	lag     *int64     // see rank; nil: not claimable since the board ages jobs
 	hurried bool       // an operator or a signal ended waits of its steps during the current claim: see retryNow and signal

@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is the version of the tables, their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 21
+const schemaVersion = 22
 
 // table is one of the tables below.
 type table = tables.Table
@@ -64,7 +64,7 @@ var (
 
 	// Jobs by time.
 
-	tableDue      = named("due")      // due time, sequence → nothing: delayed and cooling jobs, and the ends of reservations
+	tableDue      = named("due")      // due time, sequence → nothing: delayed, cooling and waiting jobs, and the ends of reservations
 	tableDeadline = named("deadline") // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
 	tableWaiting  = named("waiting")  // board, awaited event, time → number of such jobs
 

@@ -53,7 +53,7 @@ func unknownVersion(version uint64) *fault {
 }
 
 // stateCount equals len(jobs.States), which is not a constant. A test compares them.
-const stateCount = 8
+const stateCount = 9
 
 func (l *ledger) time() time.Time {
 	if l.Time == 0 {

@@ -189,7 +189,7 @@ func (m *model) boardLines() []string {
 			if j.Claim != nil {
 				holders[j.Claim.Session.String()]++
 			}
-			if waits := j.State == jobs.StateDelayed || j.State == jobs.StateCooling; waits && (board.NextDue.IsZero() || j.DueAt.Before(board.NextDue)) {
+			if waits := j.State == jobs.StateDelayed || j.State.Pauses(); waits && (board.NextDue.IsZero() || j.DueAt.Before(board.NextDue)) {
 				board.NextDue = j.DueAt
 			}
 		}

@@ -27,7 +27,7 @@ func (m *model) change(c *v1.Change) error {
 	}
 	moved := change.AltersDeadline(&j.Job)
 	switch {
-	case j.State == jobs.StateCooling && change.Starts(&j.Job):
+	case j.State.Pauses() && change.Starts(&j.Job):
 		return jobs.ErrConflict
 	case !change.Alters(&j.Job):
 		j.learn(c)

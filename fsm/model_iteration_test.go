@@ -58,6 +58,7 @@ func (m *model) beginIteration(j *modelJob, flow, after *modelFlow, c *v1.Ending
 	if c.Again.Delay.AsDuration() > 0 && j.Reason == "" {
 		j.Reason = "waits for the next iteration"
 	}
+	j.waits = true
 	m.settle(j, c.Again.Delay.AsDuration())
 	return nil
 }

@@ -90,7 +90,7 @@ func (m *model) retry(c *v1.JobCommand) error {
 	switch {
 	case waits && j.Flow.IsZero():
 		return m.change(&v1.Change{Job: c.Job, Release: true})
-	case j.State == jobs.StateCooling:
+	case j.State.Pauses():
 		return jobs.ErrConflict
 	case !waits && !j.State.Finished():
 		return nil
@@ -147,7 +147,7 @@ func (m *model) retryNow(c *v1.JobCommand) error {
 	switch {
 	case err != nil:
 		return err
-	case j.State != jobs.StateClaimed && j.State != jobs.StateCooling:
+	case j.State != jobs.StateClaimed && !j.State.Pauses():
 		return jobs.ErrConflict
 	}
 	waited, known := false, c.Step == "" || m.flowOf(j) == nil
@@ -162,7 +162,7 @@ func (m *model) retryNow(c *v1.JobCommand) error {
 			}
 		}
 	}
-	cools := j.State == jobs.StateCooling && j.ended != "lost"
+	cools := j.State.Pauses() && j.ended != "lost"
 	switch {
 	case !known:
 		return jobs.ErrNotFound

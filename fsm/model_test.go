@@ -71,6 +71,7 @@ type modelJob struct {
 	nonce    string          // of the present claim
 	ended    string          // how its last claim ended, and with what; empty: it has not
 	cooled   time.Time       // until when it cools; zero: it does not
+	waits    bool            // it cools because its flow waits
 	changes  []*v1.Change    // that had an id
 	gaveUp   bool            // an operator cancelled it while it was parked and half reverted
 	watched  bool            // its deadline has not been dealt with
@@ -302,6 +303,9 @@ func (m *model) place(j *modelJob) {
 	}
 	m.reserve(j)
 	j.State, j.DueAt = jobs.StateCooling, j.cooled
+	if j.waits {
+		j.State = jobs.StateWaiting
+	}
 	if !under(j, jobs.RequestCancel) && !j.NotBefore.Before(j.cooled) {
 		j.State, j.DueAt = jobs.StateDelayed, j.NotBefore
 	}
@@ -513,7 +517,7 @@ func (m *model) grant(session, nonce string, expiry time.Duration, begins bool, 
 		m.tokens[j.ID.String()], m.tokens[j.Flow.String()] = m.token(), m.token()
 		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now, Expiry: expiry, Begins: begins}
 		j.Token, j.nonce, j.ended = m.token(), nonce, ""
-		j.Reserved = nil
+		j.Reserved, j.waits = nil, false
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimed, time.Time{}, time.Time{}, m.now
 		j.Claims++
 		if j.StartedAt.IsZero() {
@@ -577,7 +581,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 		m.mayHaveBegun(j)
 	}
 	m.letGo(j, full)
-	j.Reason, j.Failure = c.GetReason(), command.FailureFromProto(c.Failure)
+	j.Reason, j.Failure, j.waits = c.GetReason(), command.FailureFromProto(c.Failure), c.GetWaits()
 	switch how {
 	case "consumed":
 		if (j.Outcome == jobs.OutcomeCancelled || c.Again != nil) && j.Reason == "" {

@@ -88,7 +88,7 @@ func byReservation(a, b *modelJob) int {
 // wakeAt is the next time at which the leader must act on a job; zero: never.
 func wakeAt(j *modelJob) time.Time {
 	switch {
-	case j.State == jobs.StateDelayed || j.State == jobs.StateCooling:
+	case j.State == jobs.StateDelayed || j.State.Pauses():
 		return j.DueAt
 	case j.State == jobs.StateClaimable && j.Reserved != nil:
 		return j.Reserved.Until

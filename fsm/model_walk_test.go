@@ -669,9 +669,9 @@ var (
 	}
 	wantedMoves = []string{
 		"nothing claimable", "nothing delayed", "nothing held", "claimable claimed", "claimable completed", "claimable delayed", "claimable suspended",
-		"claimed claimable", "claimed completed", "claimed cooling", "claimed held", "claimed suspended", "claimed trashed", "completed claimable", "completed nothing",
+		"claimed claimable", "claimed completed", "claimed cooling", "claimed held", "claimed suspended", "claimed trashed", "claimed waiting", "completed claimable", "completed nothing",
 		"cooling claimable", "delayed claimable", "delayed completed", "delayed suspended", "held claimable", "held completed", "held suspended",
-		"suspended claimable", "suspended completed", "trashed claimable", "trashed nothing",
+		"suspended claimable", "suspended completed", "trashed claimable", "trashed nothing", "waiting claimable",
 		"may have begun claimable", "may have begun claimable to be undone", "may have begun claimed to be undone", "may have begun completed",
 		"may have begun cooling to be undone", "may have begun suspended", "may have begun trashed",
 	}

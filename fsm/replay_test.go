@@ -195,6 +195,7 @@ func (a *author) ending() *v1.Command {
 		return consume(e)
 	case 1:
 		e.Delay = lasting(time.Duration(a.draw("delay", 1)) * time.Second)
+		e.Waits = a.draw("waits", 1) == 0
 		return abandon(e)
 	}
 	return trash(e)

@@ -22,7 +22,7 @@ func (t *txn) retry(c *v1.JobCommand) error {
 	case j.isParked() && j.Flow.IsZero():
 		return t.change(&v1.Change{Job: c.GetJob(), Release: true, By: c.GetBy(), Reason: c.GetReason()})
 	case j.isParked():
-	case j.State == jobs.StateCooling:
+	case j.State.Pauses():
 		return fmt.Errorf("cannot retry job %s: %w", j.ID, stillCooling(j))
 	case !j.State.Finished():
 		return nil
@@ -38,10 +38,13 @@ func (t *txn) retry(c *v1.JobCommand) error {
 	return err
 }
 
-// stillCooling refuses a command that cannot start a cooling job. It names the call that can.
+// stillCooling refuses a command that cannot start a cooling or waiting job. It names the call that can.
 func stillCooling(j *jobRecord) error {
 	if j.end == endLost {
 		return fmt.Errorf("%w: it is cooling, because its owner was lost; it starts again at %s without a command", jobs.ErrConflict, timeText(j.DueAt))
+	}
+	if j.State == jobs.StateWaiting {
+		return fmt.Errorf("%w: it is waiting, until %s at the latest; `conductord job explain %s` shows the command that ends the wait", jobs.ErrConflict, timeText(j.DueAt), j.ID)
 	}
 	return fmt.Errorf("%w: it is cooling, and waits until %s for its next attempt; RetryNow starts it now (`conductord flow retry-now %s`)", jobs.ErrConflict, timeText(j.DueAt), j.ID)
 }
@@ -103,10 +106,10 @@ func (t *txn) retryNow(c *v1.JobCommand) error {
 	if err != nil {
 		return err
 	}
-	if j.State != jobs.StateClaimed && j.State != jobs.StateCooling {
-		return fmt.Errorf("cannot retry job %s now: %w: the job is %s, and only a claimed or cooling job waits for its next attempt", j.ID, jobs.ErrConflict, j.State)
+	if j.State != jobs.StateClaimed && !j.State.Pauses() {
+		return fmt.Errorf("cannot retry job %s now: %w: the job is %s, and only a claimed, cooling or waiting job waits for its next attempt", j.ID, jobs.ErrConflict, j.State)
 	}
-	cools := j.State == jobs.StateCooling && j.end != endLost
+	cools := j.State.Pauses() && j.end != endLost
 	waited, err := t.endWaits(j, c.GetStep())
 	switch {
 	case err != nil:

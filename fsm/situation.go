@@ -20,7 +20,7 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 		}
 		s.Lost = j.end == endLost
 		if s.Job = v.complete(j); j.State != jobs.StateClaimable {
-			if j.State == jobs.StateClaimed || j.State == jobs.StateCooling && !s.Lost {
+			if j.State == jobs.StateClaimed || j.State.Pauses() && !s.Lost {
 				s.Awaits = v.awaited(j)
 			}
 			if flow := v.flow(j.Flow); flow != nil {

@@ -69,8 +69,8 @@ func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posti
 	switch state {
 	case jobs.StateClaimable, jobs.StateSuspended:
 		r.ok(abandon(e))
-	case jobs.StateCooling:
-		e.Delay = lasting(time.Minute)
+	case jobs.StateCooling, jobs.StateWaiting:
+		e.Delay, e.Waits = lasting(time.Minute), state == jobs.StateWaiting
 		r.ok(abandon(e))
 	case jobs.StateTrashed:
 		r.ok(trash(e))
@@ -119,6 +119,10 @@ func TestOrders(t *testing.T) {
 		{jobs.StateCooling, "resume", same, same},
 		{jobs.StateCooling, "stop", "completed cancel", "completed cancel"},
 		{jobs.StateCooling, "undo", "completed cancel", "claimable cancel"},
+		{jobs.StateWaiting, "suspend", "suspended suspend", "suspended suspend"},
+		{jobs.StateWaiting, "resume", same, same},
+		{jobs.StateWaiting, "stop", "completed cancel", "completed cancel"},
+		{jobs.StateWaiting, "undo", "completed cancel", "claimable cancel"},
 		{jobs.StateClaimed, "suspend", "claimed suspend", "claimed suspend"},
 		{jobs.StateClaimed, "resume", same, same},
 		{jobs.StateClaimed, "stop", "claimed cancel", "claimed cancel"},
@@ -308,6 +312,8 @@ func TestSuspendedJobsKeepTheirTime(t *testing.T) {
 		{jobs.StateDelayed, 2 * time.Hour, jobs.StateClaimable},
 		{jobs.StateCooling, time.Second, jobs.StateCooling},
 		{jobs.StateCooling, time.Hour, jobs.StateClaimable},
+		{jobs.StateWaiting, time.Second, jobs.StateWaiting},
+		{jobs.StateWaiting, time.Hour, jobs.StateClaimable},
 	} {
 		t.Run(fmt.Sprint(row.state, " after ", row.after), func(t *testing.T) {
 			r := brought(t, row.state, false)

@@ -38,7 +38,7 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	for _, j := range due {
 		kind := jobs.EventDue
 		switch j.State {
-		case jobs.StateCooling:
+		case jobs.StateCooling, jobs.StateWaiting:
 			kind = jobs.EventCooled
 		case jobs.StateClaimable:
 			kind = jobs.EventUnreserved

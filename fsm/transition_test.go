@@ -38,9 +38,16 @@ var transitions = map[string]string{
 	"cooling later":     "delayed",
 	"cooling due":       "claimable",
 	"cooling late":      "completed claimable",
+	"waiting suspend":   "suspended",
+	"waiting stop":      "completed",
+	"waiting undo":      "completed claimable",
+	"waiting later":     "delayed",
+	"waiting due":       "claimable",
+	"waiting late":      "completed claimable",
 	"claimed consume":   "completed",
 	"claimed abandon":   "claimable",
 	"claimed pause":     "cooling",
+	"claimed wait":      "waiting",
 	"claimed trash":     "trashed",
 	"claimed close":     "claimable",
 	"claimed expire":    "cooling",
@@ -76,6 +83,10 @@ func moves(r *rig, begun bool) map[string]func() *v1.Command {
 		"claim":   func() *v1.Command { return claim("bob", id("a"), "claim") },
 		"next":    func() *v1.Command { return claimNext("bob", "next", 1, nil, nil) },
 		"consume": done, "abandon": end(abandon, 0), "pause": end(abandon, time.Minute), "trash": end(trash, 0),
+		"wait": end(func(e *v1.Ending) *v1.Command {
+			e.Waits = true
+			return abandon(e)
+		}, time.Minute),
 		"retry":  func() *v1.Command { return &v1.Command{Kind: &v1.Command_Retry{Retry: said()}} },
 		"close":  func() *v1.Command { return closing("bob") },
 		"expire": func() *v1.Command { return expire("bob", r.TimerEpoch(), time.Second, 0) },

@@ -157,12 +157,12 @@ func (v *view) awaits(j *jobRecord, signal string) bool {
 	return key != nil
 }
 
-// QueueOfSignal returns the queue in which a cooling job becomes claimable when it receives a signal. It returns false
+// QueueOfSignal returns the queue in which a waiting job becomes claimable when it receives a signal. It returns false
 // if no step waits for the signal, or if only some conductors can claim the job.
 func (m *Machine) QueueOfSignal(c *v1.SignalCommand) (queue Queue, claimable bool) {
 	err := m.read(func(v *view) error {
 		j, err := v.addressed(c)
-		if err == nil && j != nil && j.State == jobs.StateCooling && j.end != endLost && j.Reserved == nil {
+		if err == nil && j != nil && j.State.Pauses() && j.end != endLost && j.Reserved == nil {
 			queue, claimable = queueOf(&j.jobFacts), v.awaits(j, c.GetName())
 		}
 		return err

@@ -78,7 +78,7 @@ type BoardStatus struct {
 	Parked          uint64           // held or suspended jobs that their retry policy has parked
 	Bytes           uint64           // bytes of the postings of unfinished jobs
 	OldestClaimable time.Time        // when the job that is claimable for longest became claimable; zero: none
-	NextDue         time.Time        // earliest due time of delayed and cooling jobs; zero: none
+	NextDue         time.Time        // earliest due time of delayed, cooling and waiting jobs; zero: none
 	Posted          BoardRate
 	Finished        BoardRate
 

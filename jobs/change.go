@@ -61,8 +61,8 @@ func (c *Change) Alters(j *Job) bool {
 	return c.Release && j.Held || c.AltersDeadline(j) || c.Moves(j) || c.Fronts(j)
 }
 
-// Starts reports whether the change should start a waiting job before it is due. A cooling job refuses such a change,
-// which would have no effect.
+// Starts reports whether the change should start an unclaimed job before it is due. A cooling or waiting job refuses
+// such a change, which would have no effect.
 func (c *Change) Starts(j *Job) bool {
 	return c.Release || !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore) && !c.NotBefore.After(j.DueAt)
 }

@@ -119,6 +119,7 @@ func (r *OperatorRequest) Interrupts() bool {
 //	claimable    suspended          nothing to do        completed, cancelled; or stays to be undone
 //	cooling      suspended          nothing to do        completed, cancelled; or claimable to be undone,
 //	                                                     but stays if its owner was lost
+//	waiting      suspended          nothing to do        completed, cancelled; or claimable to be undone
 //	claimed      sent to the owner  withdrawn            sent to the owner
 //	suspended    nothing to do      as it was before     completed, cancelled; or claimable to be undone
 //	completed    ErrConflict        ErrConflict          ErrConflict, except for a repeat
@@ -150,6 +151,7 @@ func (r *OperatorRequest) Interrupts() bool {
 //	delayed    nothing to do         set                delayed, or claimable if it is due
 //	claimable  nothing to do         moves to its place delayed, or claimable if it is due
 //	cooling    ErrConflict           set                delayed if that is longer, otherwise ErrConflict: see RetryNow
+//	waiting    ErrConflict           set                delayed if that is longer, otherwise ErrConflict: see RetryNow
 //	claimed    nothing to do         set                set, and applies after the release
 //	suspended  held no longer        set                set, and applies after the resumption
 //	completed  nothing to do         ErrConflict        ErrConflict
@@ -205,9 +207,9 @@ type Controller interface {
 	// if the owner has not yet carried out the transfer.
 	Unreserve(ctx context.Context, command JobCommand) error
 	// RetryNow ends the wait for a next attempt: after a failed try of a step, between the rounds of a
-	// flow's retry, after a "not yet", and of the job itself. A cooling job becomes claimable,
-	// unless its owner was lost. The owner of a claimed job starts the waiting steps. ErrNotFound.
-	// ErrConflict if nothing waits, or if the job is neither claimed nor cooling.
+	// flow's retry, after a "not yet", and of the job itself. A cooling or waiting job
+	// becomes claimable, unless its owner was lost. The owner of a claimed job starts the waiting steps. ErrNotFound.
+	// ErrConflict if nothing waits, or if the job is neither claimed, cooling nor waiting.
 	RetryNow(ctx context.Context, command JobCommand) error
 	// Change changes the priority, not-before time, deadline, board or place of a job, or
 	// releases a held job. It applies the whole change or nothing.

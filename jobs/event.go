@@ -18,7 +18,7 @@ type EventKind string
 const (
 	EventPosted        EventKind = "posted"
 	EventDue           EventKind = "due"    // a delayed job became claimable
-	EventCooled        EventKind = "cooled" // a cooling job became claimable
+	EventCooled        EventKind = "cooled" // a cooling or waiting job became claimable
 	EventClaimed       EventKind = "claimed"
 	EventAbandoned     EventKind = "abandoned"
 	EventExpired       EventKind = "expired" // the owner was lost, or the claim's own TTL passed

@@ -18,6 +18,7 @@ const (
 	CauseHeld        Cause = "held"         // no operator has released the job yet
 	CauseDelayed     Cause = "delayed"      // the not-before time is in the future
 	CauseCooling     Cause = "cooling"      // the job cools after a claim, or waits for its next attempt
+	CauseWaiting     Cause = "waiting"      // the flow of the job waits: see StateWaiting
 	CauseBoardPaused Cause = "board_paused" // the board is paused
 	CauseReserved    Cause = "reserved"     // only the conductors of one name can claim the job now
 	CauseNoConductor Cause = "no_conductor" // no live conductor takes the job's kind from its board
@@ -30,7 +31,7 @@ const (
 
 // Causes are all causes, in the order of evaluation.
 var Causes = []Cause{
-	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseParked, CauseHeld, CauseDelayed, CauseCooling,
+	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseParked, CauseHeld, CauseDelayed, CauseCooling, CauseWaiting,
 	CauseBoardPaused, CauseReserved, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,
 }
 

@@ -19,6 +19,7 @@ import (
 //	           otherwise its flow runs again; else ErrConflict
 //	parked     released, or its flow runs again                   ErrConflict
 //	cooling    ErrConflict: see Controller.RetryNow               ErrConflict
+//	waiting    ErrConflict: see Controller.RetryNow               ErrConflict
 //	any other  nothing to do                                      ErrConflict
 type Historian interface {
 	// Retry starts a job again, according to its state; see the table. ErrNotFound.

@@ -102,13 +102,15 @@ const DefaultBoard = "default"
 //	   └────────────────────────► ▲   ▲                │ │ │ └───(trash)────► trashed
 //	                              │   └───(abandon)────┘ │ │
 //	                              │                      │ └─(expiry, too many crashes)─► trashed
-//	                              └────(due)── cooling ◄─┘ (expiry; abandon with a delay)
+//	                              ├────(due)── cooling ◄─┤ (expiry; abandon with a delay)
+//	                              └────(due)── waiting ◄─┘ (abandon with Waits; consume with Again and a delay)
 //
-//	delayed, claimable, cooling ──(change of the not-before time)──► claimable, delayed
-//	held, delayed, claimable, cooling ──(suspend)──► suspended ──(resume)──► previous state, or claimable if due
+//	delayed, claimable, cooling, waiting ──(change of the not-before time)──► claimable, delayed
+//	waiting ──(signal, decision or publication for its flow)──► claimable
+//	held, delayed, claimable, cooling, waiting ──(suspend)──► suspended ──(resume)──► previous state, or claimable if due
 //	claimed, under a request to suspend ──(abandon, expiry)──► suspended
 //	claimed, with a later not-before time ──(abandon, expiry)──► delayed
-//	held, delayed, claimable, cooling, suspended ──(cancel)──► completed
+//	held, delayed, claimable, cooling, waiting, suspended ──(cancel)──► completed
 //	claimed, under a request to cancel ──(consume, abandon, expiry)──► completed
 //
 //	claimed ──(consume of a failed attempt, by its RetryPolicy)──► cooling, or parked: held
@@ -135,23 +137,28 @@ type State string
 const (
 	StateDelayed   State = "delayed"   // waits for its not-before time
 	StateClaimable State = "claimable" // waits for a conductor
-	StateCooling   State = "cooling"   // waits after an expiry, for the delay of an abandon, or for its next attempt
+	StateCooling   State = "cooling"   // waits after an expiry, for the delay of an abandon, or for its next attempt by its RetryPolicy
 	StateClaimed   State = "claimed"   // has an owner
 	StateCompleted State = "completed" // has ended, with an Outcome
 	StateTrashed   State = "trashed"   // no worker can do it; Failure has the cause
 	StateSuspended State = "suspended" // waits until an operator resumes it; StopRequest has the request
 	StateHeld      State = "held"      // waits until an operator releases it: it was posted with Hold, or is parked
+	StateWaiting   State = "waiting"   // its flow waits: for a signal, a publication, an approval, a time, or the next attempt of a step
 )
 
 // States are all states. The state machine stores indexes into this list, so new states
 // go to the end.
 var States = []State{
 	StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed, StateSuspended, StateHeld,
+	StateWaiting,
 }
 
 // Finished reports whether the state is final. Only an operator changes a finished job, by
 // Controller.Intervene or Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
+
+// Pauses reports whether a conductor released the job, and none can claim it before Job.DueAt.
+func (s State) Pauses() bool { return s == StateCooling || s == StateWaiting }
 
 // NeedsOperator reports whether an unfinished job stays in the state until an operator releases,
 // resumes, retries or cancels it.
@@ -292,7 +299,7 @@ type Job struct {
 	FinishedAt time.Time
 	// ClaimableAt is the time at which a claimable job became claimable. Zero in other states.
 	ClaimableAt time.Time
-	DueAt       time.Time // when a delayed or cooling job becomes claimable; for a suspended or held job, the earliest time
+	DueAt       time.Time // when a delayed, cooling or waiting job becomes claimable; for a suspended or held job, the earliest time
 
 	Claim    *Claim       // set while the job is claimed
 	Reserved *Reservation // see Controller.Transfer; nil: any conductor can claim it
@@ -377,6 +384,9 @@ type Ending struct {
 	Reason  string           // one sentence, for display; empty for a cancelled job: the reason of the stop request
 	Failure *logbook.Failure // the cause
 	Delay   time.Duration    // only for Abandon: how long the job cools before it is claimable again
+	// Waits, only for Abandon with a Delay: the job is waiting instead of cooling, because its flow cannot continue
+	// before a signal, a publication, an approval, a time, or the next attempt of a step.
+	Waits bool
 	// Recorded: all started work of the flow is recorded, at the latest by Update. After a
 	// claim with Begins, a flow without a record counts as not started only with Recorded.
 	Recorded bool

@@ -318,6 +318,21 @@ func reasonsOfTheJob() []reason {
 		}},
 		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job change ID --not-before 0s", nil},
 		{"cooling", jobs.CauseCooling, func(r *reasons) string { return r.cools("10m") }, "conductord flow retry-now ID", nil},
+		{"sleeping", jobs.CauseWaiting, func(r *reasons) string {
+			return r.says(document("name = \"nap\"\nsleep = \"1h\"", `name = "done"`), "job", "post", "--flow", "-")
+		}, "conductord flow retry-now ID", nil},
+		{"waiting for a signal", jobs.CauseWaiting, func(r *reasons) string {
+			return r.says(document("name = \"paid\"\nwait = {signal = \"paid\", timeout = \"1h\"}"), "job", "post", "--flow", "-")
+		}, "", func(r *reasons, job, _ string) {
+			if listed := r.says("", "job", "list", "--state", "waiting", "-o", "json"); !strings.Contains(listed, job) {
+				r.Errorf("the waiting jobs are %s", listed)
+			}
+			if listed := r.says("", "job", "list", "--state", "cooling", "-o", "json"); strings.Contains(listed, job) {
+				r.Errorf("the cooling jobs are %s", listed)
+			}
+			r.says("", "job", "signal", job, "paid")
+			r.outcome(job, jobs.OutcomeSuccess)
+		}},
 		{"on a paused board", jobs.CauseBoardPaused, func(r *reasons) string {
 			job := r.post("--board", "ann's night shift")
 			r.says("", "board", "pause", "ann's night shift", "--reason", "stocktaking")

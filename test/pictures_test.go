@@ -141,7 +141,7 @@ func TestPictureOfStates(t *testing.T) {
 			t.Errorf("the state %s is not drawn", state)
 		}
 	}
-	within := map[string][]string{"waiting": {"held", "delayed", "cooling", "claimable"}, "finished": {"completed", "trashed"}}
+	within := map[string][]string{"unclaimed": {"held", "delayed", "cooling", "waiting", "claimable"}, "finished": {"completed", "trashed"}}
 	drawn := map[[2]string]bool{}
 	for _, arrow := range p.arrows {
 		for _, from := range append(within[arrow[0]], arrow[0]) {

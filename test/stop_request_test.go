@@ -251,13 +251,13 @@ func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
 	writeHandler(t, handlers, "delivery", "echo '{\"not_yet\": \"1h\"}'; exit 75")
 	d := atDesk(t, handlers)
 	id := d.says("name = \"parcel\"\npattern = \"linear\"\n[[steps]]\nname = \"order\"\n[[steps]]\nname = \"delivery\"\n", "flow", "run", "-")
-	eventually(t, "it waits on the board", func() bool { return d.job(id).State == jobs.StateCooling })
+	eventually(t, "it waits on the board", func() bool { return d.job(id).State == jobs.StateWaiting })
 	if job := d.job(id); !strings.Contains(job.Reason, "to try step delivery again") || time.Until(job.DueAt) < 55*time.Minute {
 		t.Errorf("it waits until %s: %s", job.DueAt, job.Reason)
 	}
 	d.says("", "job", "suspend", id)
 	d.says("", "job", "resume", id)
-	if job := d.job(id); job.State != jobs.StateCooling || time.Until(job.DueAt) < 55*time.Minute {
+	if job := d.job(id); job.State != jobs.StateWaiting || time.Until(job.DueAt) < 55*time.Minute {
 		t.Errorf("suspended and resumed, it is %s until %s", job.State, job.DueAt)
 	}
 	d.says("", "job", "cancel", id)

@@ -967,6 +967,7 @@ func EndingToProto(x *jobs.Ending) *v1.Ending {
 		Reason:   text(x.Reason),
 		Failure:  FailureToProto(x.Failure),
 		Delay:    DurationToProto(x.Delay),
+		Waits:    x.Waits,
 		Recorded: x.Recorded,
 		Again:    continuationToProto(x.Again),
 	}
@@ -990,6 +991,7 @@ func EndingFromProto(m *v1.Ending) (jobs.Ending, error) {
 	x.Reason = m.Reason
 	x.Failure = FailureFromProto(m.Failure)
 	x.Delay = r.duration("ending delay", m.Delay)
+	x.Waits = m.Waits
 	x.Recorded = m.Recorded
 	x.Again = r.continuation(m.Again)
 	if r.err != nil {

@@ -630,6 +630,7 @@ var endings = rapid.Custom(func(t *rapid.T) jobs.Ending {
 		Delay:   durations.Draw(t, "delay"),
 
 		Recorded: rapid.Bool().Draw(t, "recorded"),
+		Waits:    rapid.Bool().Draw(t, "waits"),
 		Again:    optional(continuations).Draw(t, "again"),
 	}
 })

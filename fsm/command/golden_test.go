@@ -110,7 +110,7 @@ func samples() []*v1.Command {
 		}}},
 		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{Session: sessionA, Nonce: nonceA, Max: 1, Expiry: durationpb.New(time.Minute)}}},
 		{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{Session: sessionA, Nonce: nonceA, Kinds: []string{"travel"}, Max: 8, Begins: true}}},
-		{Kind: &v1.Command_Abandon{Abandon: &v1.Ending{Job: jobA, Token: &v1.Token{Generation: 1, Index: 42}, Recorded: true}}},
+		{Kind: &v1.Command_Abandon{Abandon: &v1.Ending{Job: jobA, Token: &v1.Token{Generation: 1, Index: 42}, Recorded: true, Waits: true}}},
 		{Kind: &v1.Command_ExtendClaim{ExtendClaim: &v1.ExtendClaimCommand{
 			Job: jobA, Token: &v1.Token{Generation: 1, Index: 42}, Expiry: durationpb.New(time.Minute),
 		}}},

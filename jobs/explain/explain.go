@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conductord/conductord/internal/duration"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
@@ -22,7 +23,7 @@ type Situation struct {
 	Flow       logbook.FlowState // of its flow; empty if the job is claimable or has none
 	Held       bool              // the flow is held: see logbook.FlowDetail.Held
 	Lost       bool              // the job cools because its owner was lost
-	Awaits     Wait              // the oldest open wait of the cooling or claimed job
+	Awaits     Wait              // the oldest open wait of the waiting, cooling or claimed job
 	Now        time.Time
 	Paused     *jobs.BoardPause       // of its board; nil: not paused
 	Conductors []jobs.Entity          // live conductors
@@ -167,7 +168,7 @@ func (e *explanation) claimed(s *Situation) {
 func (e *explanation) untaken(s *Situation) {
 	first := &s.Untaken[0]
 	e.Text += fmt.Sprintf("; step %q has waited %s (since %s) for a worker of the type %q", first.Work.Step,
-		max(0, s.Now.Sub(first.Since)).Round(time.Second), moment(first.Since), first.Work.Type)
+		duration.Text(max(0, s.Now.Sub(first.Since)).Round(time.Second)), moment(first.Since), first.Work.Type)
 	if len(first.Work.Labels) > 0 {
 		e.Text += " with the labels " + quoted(first.Work.Labels)
 	}
@@ -231,13 +232,30 @@ func (e *explanation) kept(s *Situation) {
 			does = "cools down"
 		}
 		e.say(jobs.CauseCooling, "it %s until %s: %s", does, moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner released it"))
-		e.Until = s.Job.DueAt
-		if what, remedy := s.Awaits.say(s.Job.ID); what != "" {
-			e.say(jobs.CauseCooling, "%s; %s", cmp.Or(s.Job.Reason, "a step waits for "+what), remedy)
-		} else if !s.Lost {
+		if e.Until = s.Job.DueAt; !s.Lost {
 			e.Remedy = e.does(jobs.RemedyRetryNow)
 		}
+	case jobs.StateWaiting:
+		e.waiting(s)
 	}
+}
+
+// waiting explains a job whose flow waits. The reason of its last owner contains the end of the wait.
+func (e *explanation) waiting(s *Situation) {
+	e.Until = s.Job.DueAt
+	what, remedy := s.Awaits.say(s.Job.ID)
+	switch reason := s.Job.Reason; {
+	case what != "":
+		e.say(jobs.CauseWaiting, "%s; %s", cmp.Or(reason, "a step waits for "+what), remedy)
+		return
+	case reason == "":
+		e.say(jobs.CauseWaiting, "its flow waits until %s", moment(s.Job.DueAt))
+	case strings.HasPrefix(reason, "waits "):
+		e.say(jobs.CauseWaiting, "it %s", reason)
+	default:
+		e.say(jobs.CauseWaiting, "%s", reason)
+	}
+	e.Remedy = e.does(jobs.RemedyRetryNow)
 }
 
 // parked explains a job that its retry policy holds.

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,19 +100,28 @@ func TestExplain(t *testing.T) {
 		{"cooling", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Lost = jobs.StateCooling, noon.Add(time.Hour), "its owner c1 vanished", true
 		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
-		{"waits for a try", func(s *explain.Situation) {
-			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "waits to try step pay again"
-		}, jobs.CauseCooling, "it waits until 2030-01-02T13:00:00Z: waits to try step pay again", "retry_now ID"},
+		{"waits for an attempt of the job", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "attempt 1 of 2 has failed"
+		}, jobs.CauseCooling, "it waits until 2030-01-02T13:00:00Z: attempt 1 of 2 has failed", "retry_now ID"},
+		{"waits for an attempt of a step", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateWaiting, noon.Add(time.Hour), "waits until 2030-01-02T13:00:00Z to try step pay again"
+		}, jobs.CauseWaiting, "it waits until 2030-01-02T13:00:00Z to try step pay again", "retry_now ID"},
+		{"sleeps", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateWaiting, noon.Add(time.Hour), "step nap sleeps until 2030-01-02T13:00:00Z"
+		}, jobs.CauseWaiting, "step nap sleeps until 2030-01-02T13:00:00Z", "retry_now ID"},
+		{"waits without a reason", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt = jobs.StateWaiting, noon.Add(time.Hour)
+		}, jobs.CauseWaiting, "its flow waits until 2030-01-02T13:00:00Z", "retry_now ID"},
 		{"waits for a topic", func(s *explain.Situation) {
-			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for topic payments, key o'7 since noon", explain.Wait{Board: "mail", Topic: "payments", Key: "o'7"}
-		}, jobs.CauseCooling, `step pay waits for topic payments, key o'7 since noon; publish with ` + "`conductord signal publish payments --key 'o'\\''7' --board mail`", ""},
+			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateWaiting, noon.Add(time.Hour), "step pay waits for topic payments, key o'7 since noon", explain.Wait{Board: "mail", Topic: "payments", Key: "o'7"}
+		}, jobs.CauseWaiting, `step pay waits for topic payments, key o'7 since noon; publish with ` + "`conductord signal publish payments --key 'o'\\''7' --board mail`", ""},
 		{"waits for an approval", func(s *explain.Situation) {
-			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "step ask waits for approval by 2 of dba since noon"
+			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateWaiting, noon.Add(time.Hour), "step ask waits for approval by 2 of dba since noon"
 			s.Awaits = explain.Wait{Approval: "ask", Missing: []logbook.Need{{Role: "dba", Count: 1}}}
-		}, jobs.CauseCooling, "approval by 2 of dba since noon; missing: 1 of dba; decide with `conductord approval approve ", ""},
+		}, jobs.CauseWaiting, "approval by 2 of dba since noon; missing: 1 of dba; decide with `conductord approval approve ", ""},
 		{"waits for a signal", func(s *explain.Situation) {
-			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for signal paid since noon", explain.Wait{Signal: "paid"}
-		}, jobs.CauseCooling, "step pay waits for signal paid since noon; send it with `conductord job signal ", ""},
+			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateWaiting, noon.Add(time.Hour), "step pay waits for signal paid since noon", explain.Wait{Signal: "paid"}
+		}, jobs.CauseWaiting, "step pay waits for signal paid since noon; send it with `conductord job signal ", ""},
 		{"of a paused board", func(s *explain.Situation) {
 			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil
 		}, jobs.CauseBoardPaused, `board "default" was paused by ann at 2030-01-02T12:00:00Z: it rains`, "resume_board default"},
@@ -126,7 +136,7 @@ func TestExplain(t *testing.T) {
 			s.Job.StopRequest.To, s.Job.Flow = "worker-2", logbook.FlowID{}
 		}, jobs.CauseClaimed, `has a request to transfer the job to conductor "worker-2"`, ""},
 		{"a step waits for a worker", func(s *explain.Situation) { untaken(s, steps.Only{}) },
-			jobs.CauseClaimed, `step "cut" has waited 1m0s (since 2030-01-02T11:59:00Z) for a worker of the type "film" with the labels "gpu", and no live worker runs it`, "start_worker film gpu"},
+			jobs.CauseClaimed, `step "cut" has waited 1m (since 2030-01-02T11:59:00Z) for a worker of the type "film" with the labels "gpu", and no live worker runs it`, "start_worker film gpu"},
 		{"for the worker of another step", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w2", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
 		}, jobs.CauseClaimed, `same_worker_as binds it to worker "w1", session ` + sessionA.String() + `, which has ended; no live worker of this name runs this type`, "start_worker film gpu w1"},
@@ -192,7 +202,10 @@ func TestExplain(t *testing.T) {
 				!strings.Contains(said, remedy) || (remedy == "") != (e.Remedy == jobs.Remedy{}) {
 				t.Errorf("explained as %+v", e)
 			}
-			if waits := e.Cause == jobs.CauseDelayed || e.Cause == jobs.CauseCooling || e.Cause == jobs.CauseSuspect || e.Cause == jobs.CauseReserved; waits != (!e.Until.IsZero()) {
+			if strings.Count(e.Text, " until ") > 1 {
+				t.Errorf("the text names two times: %s", e.Text)
+			}
+			if waits := slices.Contains([]jobs.Cause{jobs.CauseDelayed, jobs.CauseCooling, jobs.CauseWaiting, jobs.CauseSuspect, jobs.CauseReserved}, e.Cause); waits != (!e.Until.IsZero()) {
 				t.Errorf("until %s", e.Until)
 			}
 		})

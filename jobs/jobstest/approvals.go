@@ -60,14 +60,14 @@ func approvedByAll(k *kit) {
 	k.wants("Update", k.update(asks(claimed, 1, "fly", 1, of(1, "owner"), of(2, "dba"))), nil)
 	k.wants("RetryNow of a step that waits for an approval", k.Board.RetryNow(k.ctx, jobs.JobCommand{Job: id, Step: "fly"}), jobs.ErrConflict)
 	ending := release(claimed)
-	ending.Delay = time.Hour
+	ending.Delay, ending.Waits = time.Hour, true
 	k.wants("Abandon", k.Board.Abandon(k.ctx, ending), nil)
-	k.stands(id, jobs.StateCooling)
+	k.stands(id, jobs.StateWaiting)
 	k.signal(id, "fly", "one", jobs.SignalKept)
 	k.says(id, "fly", "ann", logbook.Approve, "", "2 of dba")
 	k.says(id, "", "ann", logbook.Approve, "", "2 of dba")
 	k.says(id, "fly", "bob", logbook.Approve, "", "1 of dba")
-	k.stands(id, jobs.StateCooling)
+	k.stands(id, jobs.StateWaiting)
 	last := jobs.DecisionCommand{Job: id, Step: "fly", Decision: logbook.Decision{ID: "last", Kind: logbook.Approve, By: "cid", Reason: "fine"}}
 	receipt, err := k.Board.Decide(k.ctx, last)
 	k.wants("Decide", err, nil)

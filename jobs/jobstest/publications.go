@@ -59,9 +59,9 @@ func publishedToOne(k *kit) {
 	k.wants("Abandon by an owner that does not know", k.Board.Abandon(k.ctx, late), nil)
 	k.stands(first.Job.ID, jobs.StateClaimable)
 	late = release(second)
-	late.Delay = time.Hour
+	late.Delay, late.Waits = time.Hour, true
 	k.wants("Abandon by a waiting owner", k.Board.Abandon(k.ctx, late), nil)
-	k.stands(second.Job.ID, jobs.StateCooling)
+	k.stands(second.Job.ID, jobs.StateWaiting)
 	k.publish(k.publication("7", "two"), jobs.PublishReceipt{Answer: jobs.SignalTaken, Waits: 1})
 	k.same("the signal of the second", k.taken(second.Job.Flow, "fly"), "two")
 	k.stands(second.Job.ID, jobs.StateClaimable)

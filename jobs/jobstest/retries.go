@@ -232,9 +232,9 @@ func retriedNow(k *kit) {
 	again := k.claim(session, id)
 	later(1, again.Job.Token) // each claim counts its updates
 	late = release(again)
-	late.Delay = time.Hour
+	late.Delay, late.Waits = time.Hour, true
 	k.wants("Abandon", k.Board.Abandon(k.ctx, late), nil)
-	k.stands(id, jobs.StateCooling)
+	k.stands(id, jobs.StateWaiting)
 	k.wants("RetryNow", now(""), nil)
 	k.stands(id, jobs.StateClaimable)
 	k.same("the steps that wait", waits(), map[string]bool{"fly": false, "stay": false})

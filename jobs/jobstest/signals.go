@@ -131,11 +131,11 @@ func takenSignals(k *kit) {
 	k.wants("Update", k.update(waitsFor(claimed, 1, "fly", 1, "paid")), nil)
 	k.wants("RetryNow of a step that waits for a signal", k.Board.RetryNow(k.ctx, jobs.JobCommand{Job: id, Step: "fly"}), jobs.ErrConflict)
 	ending := release(claimed)
-	ending.Delay = time.Hour
+	ending.Delay, ending.Waits = time.Hour, true
 	k.wants("Abandon", k.Board.Abandon(k.ctx, ending), nil)
-	k.stands(id, jobs.StateCooling)
+	k.stands(id, jobs.StateWaiting)
 	k.signal(id, "sent", "other", jobs.SignalKept)
-	k.stands(id, jobs.StateCooling)
+	k.stands(id, jobs.StateWaiting)
 	k.signal(id, "paid", "one", jobs.SignalTaken)
 	k.stands(id, jobs.StateClaimable)
 	k.same("the signal of fly", k.taken(flow, "fly"), "one")

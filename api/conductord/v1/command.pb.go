@@ -2682,7 +2682,7 @@ func (x *ExpireClaimCommand) GetMaxCrashes() uint32 {
 	return 0
 }
 
-// WakeDue makes delayed and cooling jobs claimable that are due at the entry's time, at
+// WakeDue makes delayed, cooling and waiting jobs claimable that are due at the entry's time, at
 // most max of them.
 type WakeDueCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

@@ -35,6 +35,7 @@ type JobRow struct {
 	RetryNow      bool   `protobuf:"varint,6,opt,name=retry_now,json=retryNow,proto3" json:"retry_now,omitempty"`           // an operator or a signal ended waits of its steps during the present claim
 	SignalBytes   uint64 `protobuf:"varint,20,opt,name=signal_bytes,json=signalBytes,proto3" json:"signal_bytes,omitempty"` // size of its unread signals
 	Signals       uint64 `protobuf:"varint,21,opt,name=signals,proto3" json:"signals,omitempty"`                            // signals received
+	Waits         bool   `protobuf:"varint,22,opt,name=waits,proto3" json:"waits,omitempty"`                                // it cools because its flow waits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,6 +124,13 @@ func (x *JobRow) GetSignals() uint64 {
 		return x.Signals
 	}
 	return 0
+}
+
+func (x *JobRow) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
 }
 
 // PostingRow is the constant part of a job.
@@ -1000,7 +1008,7 @@ var File_conductord_v1_store_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x02\n" +
+	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x02\n" +
 	"\x06JobRow\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12\x16\n" +
 	"\x06finish\x18\x02 \x01(\x04R\x06finish\x12;\n" +
@@ -1010,7 +1018,8 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\x03lag\x18\x05 \x01(\x12H\x00R\x03lag\x88\x01\x01\x12\x1b\n" +
 	"\tretry_now\x18\x06 \x01(\bR\bretryNow\x12!\n" +
 	"\fsignal_bytes\x18\x14 \x01(\x04R\vsignalBytes\x12\x18\n" +
-	"\asignals\x18\x15 \x01(\x04R\asignals:\x04\xf8\x9d&\x01B\x06\n" +
+	"\asignals\x18\x15 \x01(\x04R\asignals\x12\x14\n" +
+	"\x05waits\x18\x16 \x01(\bR\x05waits:\x04\xf8\x9d&\x01B\x06\n" +
 	"\x04_lag\"s\n" +
 	"\n" +
 	"PostingRow\x12.\n" +

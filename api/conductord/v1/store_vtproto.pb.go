@@ -32,6 +32,18 @@ func (m *JobRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Waits {
+		i--
+		if m.Waits {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xb0
+	}
 	if m.Signals != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Signals))
 		i--
@@ -790,6 +802,9 @@ func (m *JobRow) SizeVT() (n int) {
 	if m.Signals != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Signals))
 	}
+	if m.Waits {
+		n += 3
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -1355,6 +1370,26 @@ func (m *JobRow) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 22:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Waits", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Waits = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

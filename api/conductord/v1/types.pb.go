@@ -4847,6 +4847,7 @@ type Ending struct {
 	Delay         *durationpb.Duration   `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
 	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // all started steps of the flow are recorded, at the latest by update; used only for claims with begins
 	Again         *Continuation          `protobuf:"bytes,9,opt,name=again,proto3" json:"again,omitempty"`        // only for a success: the job continues with another iteration of its flow
+	Waits         bool                   `protobuf:"varint,10,opt,name=waits,proto3" json:"waits,omitempty"`      // only for an abandon with a delay: the job is waiting instead of cooling, because its flow waits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4942,6 +4943,13 @@ func (x *Ending) GetAgain() *Continuation {
 		return x.Again
 	}
 	return nil
+}
+
+func (x *Ending) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
 }
 
 // Continuation starts the next iteration of a flow.
@@ -6574,7 +6582,7 @@ type BoardCounts struct {
 	Jobs            map[string]uint64      `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
 	Bytes           uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                                         // of the postings of unfinished jobs
 	OldestClaimable *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_claimable,json=oldestClaimable,proto3" json:"oldest_claimable,omitempty"`                               // when the job that has been claimable longest became claimable
-	NextDue         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`                                                       // earliest due time of delayed and cooling jobs
+	NextDue         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`                                                       // earliest due time of delayed, cooling and waiting jobs
 	Posted          *BoardRate             `protobuf:"bytes,5,opt,name=posted,proto3" json:"posted,omitempty"`
 	Finished        *BoardRate             `protobuf:"bytes,6,opt,name=finished,proto3" json:"finished,omitempty"`
 	Kinds           []*BoardKind           `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`     // only in GetBoard, by name
@@ -7356,7 +7364,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12'\n" +
 	"\x04book\x18\x02 \x01(\v2\x13.conductord.v1.BookR\x04book\x12-\n" +
 	"\x04flow\x18\x03 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12!\n" +
-	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\x81\x03\n" +
+	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\x97\x03\n" +
 	"\x06Ending\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12-\n" +
@@ -7366,7 +7374,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\afailure\x18\x06 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12/\n" +
 	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x1a\n" +
 	"\brecorded\x18\b \x01(\bR\brecorded\x121\n" +
-	"\x05again\x18\t \x01(\v2\x1b.conductord.v1.ContinuationR\x05again:\x14\x82\x9e&\a\b\b\x12\x03job\x92\x9e&\x05\x12\x03job\"v\n" +
+	"\x05again\x18\t \x01(\v2\x1b.conductord.v1.ContinuationR\x05again\x12\x14\n" +
+	"\x05waits\x18\n" +
+	" \x01(\bR\x05waits:\x14\x82\x9e&\a\b\b\x12\x03job\x92\x9e&\x05\x12\x03job\"v\n" +
 	"\fContinuation\x12/\n" +
 	"\x05store\x18\x01 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay:\x04\x92\x9e&\x00\"\x9a\x01\n" +

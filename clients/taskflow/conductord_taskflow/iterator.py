@@ -22,7 +22,7 @@ FRESH_TIME = 1.0  # seconds for which the state in a list is not read again
 
 
 class JobIterator(base.JobBoardIterator):
-    """Reads the jobs page by page: claimable jobs in claim order, then cooling and claimed jobs by priority.
+    """Reads the jobs page by page: claimable jobs in claim order, then cooling, waiting and claimed jobs by priority.
 
     Jobs that wait for a time or an operator are omitted, because no program can claim them.
     """
@@ -47,7 +47,7 @@ class JobIterator(base.JobBoardIterator):
 
     def _list(self) -> Iterator[Tuple[Job, float]]:
         yield from self._pages({"states": ["claimable"], "order": "claim"})
-        wanted = ["cooling"] if self.only_unclaimed else ["cooling", "claimed"]
+        wanted = ["cooling", "waiting"] if self.only_unclaimed else ["cooling", "waiting", "claimed"]
         yield from sorted(self._pages({"states": wanted}), key=lambda listed: _order(listed[0]))
 
     def _pages(self, query: Dict[str, Any]) -> Iterator[Tuple[Job, float]]:

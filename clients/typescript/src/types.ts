@@ -4,7 +4,7 @@ import type { Json } from "./json.js";
 // empty, zero or false. 64-bit numbers (int64) are strings in answers.
 
 export type Values = Record<string, Json>;
-export type JobState = "claimable" | "claimed" | "delayed" | "cooling" | "held" | "suspended" | "completed" | "trashed";
+export type JobState = "claimable" | "claimed" | "delayed" | "cooling" | "waiting" | "held" | "suspended" | "completed" | "trashed";
 export type Outcome = "success" | "reverted" | "failed" | "cancelled";
 
 export interface RetryPolicy {

@@ -196,7 +196,7 @@ func TestUnknownStatesAreAdvised(t *testing.T) {
 	for args, want := range map[string]string{
 		"--state parked":    "--state held; `conductord job list --needs-attention`",
 		"--state stuck":     "`conductord job list --needs-attention`",
-		"--state waiting":   "--state claimable,delayed,cooling",
+		"--state pending":   "--state claimable,delayed,cooling,waiting",
 		"--state running":   "--state claimed",
 		"--state failed":    "--outcome failed",
 		"--state reverted":  "--outcome reverted",

@@ -19,7 +19,7 @@ var looks = []struct {
 	words       []string
 }{
 	{"○", "wait", []string{string(jobs.StateClaimable), string(logbook.FlowPending)}},
-	{"◷", "wait", []string{string(jobs.StateDelayed), string(jobs.StateCooling)}},
+	{"◷", "wait", []string{string(jobs.StateDelayed), string(jobs.StateCooling), string(jobs.StateWaiting)}},
 	{"▶", "busy", []string{string(jobs.StateClaimed), string(logbook.FlowRunning)}},
 	{"◀", "busy", []string{string(logbook.FlowReverting)}},
 	{"‖", "stop", []string{string(jobs.StateHeld), string(jobs.StateSuspended), string(logbook.FlowSuspended), parked}},

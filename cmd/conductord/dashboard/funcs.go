@@ -190,7 +190,7 @@ func twoUnits(large int, unit string, small int, smallUnit string) string {
 // waiting is the number of a board's jobs that wait for a time or an operator.
 func waiting(c *v1.BoardCounts) string {
 	var n uint64
-	for _, state := range []jobs.State{jobs.StateDelayed, jobs.StateCooling, jobs.StateHeld, jobs.StateSuspended} {
+	for _, state := range []jobs.State{jobs.StateDelayed, jobs.StateCooling, jobs.StateWaiting, jobs.StateHeld, jobs.StateSuspended} {
 		n += c.GetJobs()[string(state)]
 	}
 	return countText(n)

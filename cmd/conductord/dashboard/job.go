@@ -184,7 +184,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 	add(job.GetFinishedAt(), end, ended, why)
 	slices.SortStableFunc(story, func(a, b happening) int { return a.At.Compare(b.At) })
 	if !finished(job) {
-		if due := timeOf(job.GetDueAt()); !due.IsZero() && (job.GetState() == string(jobs.StateDelayed) || job.GetState() == string(jobs.StateCooling)) {
+		if due, state := timeOf(job.GetDueAt()), jobs.State(job.GetState()); !due.IsZero() && (state == jobs.StateDelayed || state.Pauses()) {
 			add(due, stateOf(job.GetState()), "Due", "")
 		}
 		add(job.GetDeadline(), badge{"", "⊘", "stop"}, "Deadline: an unfinished job is cancelled and reverted", "")

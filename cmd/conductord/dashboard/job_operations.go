@@ -41,7 +41,7 @@ func jobOperations(id string, of jobData) []operation {
 		},
 		{
 			Verb: "retry-now", Text: "Retry now", Command: said("flow retry-now"), Help: "All steps that wait for their next attempt start now.",
-			Inputs: []input{why}, permission: command.Operate, unfit: state != jobs.StateCooling, do: onJob(id, func(a *api) jobCall { return a.board.RetryNow }),
+			Inputs: []input{why}, permission: command.Operate, unfit: !state.Pauses(), do: onJob(id, func(a *api) jobCall { return a.board.RetryNow }),
 		},
 		{
 			Verb: "release", Text: "Release", Command: said("job release"), Help: "The job can be claimed.",

@@ -37,10 +37,10 @@ func retryCommand(p *cli.Program) *cobra.Command {
 }
 
 // adviceOnRetry is for a job that cannot be retried: wait for the job that has its key, or post a new job. The
-// refusal of a cooling job needs no advice.
+// refusal of a cooling or waiting job needs no advice.
 func adviceOnRetry(ctx context.Context, cluster jobs.Reader, id jobs.JobID) string {
 	job, err := cluster.Job(ctx, id)
-	if err == nil && job.State == jobs.StateCooling {
+	if err == nil && job.State.Pauses() {
 		return ""
 	}
 	if err == nil && job.Key != "" {

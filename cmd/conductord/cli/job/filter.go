@@ -50,8 +50,8 @@ func wordAdvice() map[string]string {
 	for text, words := range map[string][]string{
 		"parked jobs are held: --state held; `conductord job list --needs-attention` lists failed, trashed and parked jobs": {"parked"},
 		"`conductord job list --needs-attention` lists jobs that need an operator":                                          {"stuck", "attention", "needs-attention", "blocked"},
-		"jobs that wait are claimable, delayed or cooling: --state claimable,delayed,cooling":                               {"waiting", "pending", "queued", "ready", "posted", "unclaimed"},
-		"jobs that wait for a time are delayed or cooling: --state delayed,cooling":                                         {"scheduled", "retrying", "sleeping"},
+		"jobs that wait are claimable, delayed, cooling or waiting: --state claimable,delayed,cooling,waiting":              {"pending", "queued", "ready", "posted", "unclaimed"},
+		"jobs that wait for a time are delayed, cooling or waiting: --state delayed,cooling,waiting":                        {"scheduled", "retrying", "sleeping"},
 		"jobs that run are claimed: --state claimed":                                                                        {"running", "active", "started", "executing", "reverting"},
 		"stopped jobs are suspended, held or parked: --state suspended,held":                                                {"paused", "stopped", "hold", "on-hold", "interrupted"},
 		"finished jobs are completed or trashed: --state completed,trashed":                                                 {"finished", "done", "ended"},
