@@ -236,7 +236,12 @@ func (t *txn) expireKept(most int) (done int, more bool) {
 	}
 	for _, key := range due {
 		t.removeKept(key, decodeMessage(t.get(tableKept, key), &v1.PublicationRow{}))
+		board, rest := nameOfKey(key)
+		topic, rest := nameOfKey(rest)
+		ofTopic, _ := nameOfKey(rest)
+		t.record(jobs.Event{Kind: jobs.EventPublicationExpired, Board: board, Signal: topic, Key: ofTopic})
 	}
+	t.changes.Expired += len(due)
 	return len(due), more
 }
 

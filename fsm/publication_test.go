@@ -53,6 +53,19 @@ func TestKeptPublicationsExpire(t *testing.T) {
 	if due := r.NextDue(); !due.Equal(start.Add(3 * time.Hour)) {
 		t.Errorf("the next timer is due at %s", due)
 	}
+	events, err := r.Events(jobs.Position{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var expired []jobs.Event
+	for _, event := range events {
+		if event.Kind == jobs.EventPublicationExpired {
+			expired = append(expired, event)
+		}
+	}
+	if len(expired) != 2 || expired[0].Board != "default" || expired[0].Signal != "pay" || expired[0].Key != "7" || !expired[0].Job.IsZero() {
+		t.Errorf("the events of expired publications are %+v", expired)
+	}
 	if answer := r.ok(publication("1", "one", 0)).GetPublish(); answer.First != "kept" {
 		t.Errorf("the repeat: %v", answer)
 	}

@@ -25,6 +25,7 @@ type Changes struct {
 	Failed    int              // number of Finished jobs that were trashed, failed or reverted
 	Retried   int              // number of failed attempts after which the job continues by its policy
 	Skipped   uint64           // number of skipped slots of schedules
+	Expired   int              // number of kept publications that no wait took in time
 	Steps     []StepChange     // changes of state of jobs' steps, flows and jobs that can end a wait for a step, in order
 	Worked    []logbook.FlowID // flows whose attempts of step workers have changed, in order
 	Undrained bool             // some conductors can claim again after a drain

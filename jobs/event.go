@@ -66,6 +66,8 @@ const (
 
 	EventBoardPaused  EventKind = "board_paused"
 	EventBoardResumed EventKind = "board_resumed"
+	// EventPublicationExpired: no wait took a kept publication in time. Signal is its topic, and Key its key.
+	EventPublicationExpired EventKind = "publication_expired"
 
 	// Events of the conductors of a name, which is in Entity and Owner. They belong to no
 	// job.
@@ -80,7 +82,7 @@ var EventKinds = []EventKind{
 	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventApprovalRequested, EventApprovalReminder, EventDecided, EventUnsent, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventContinued, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
-	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
+	EventBoardPaused, EventBoardResumed, EventPublicationExpired, EventDrained, EventUndrained,
 }
 
 // OfSessions reports whether events of the kind belong to sessions or entities.
@@ -111,12 +113,12 @@ type Event struct {
 	FlowState string           // only for EventFlow: the new state; empty: unchanged
 	Request   *OperatorRequest // the operator's request that caused the event
 
-	Signal        string // only for EventSignalled and EventUnsent: the name of the signal
+	Signal        string // only for EventSignalled and EventUnsent: the name of the signal; for EventPublicationExpired: the topic
 	UnreadSignals int    // only for the end of a job: signals that no wait has taken
 	Iteration     int    // only for EventContinued: the number of the iteration that starts
 
 	JobKind string
-	Key     string   // key of the job
+	Key     string   // key of the job; for EventPublicationExpired: key of the publication
 	Tags    []string // tags of the job
 
 	Session    SessionID // only for events of sessions and entities

@@ -36,6 +36,7 @@ type nodeMetrics struct {
 	finished         *prometheus.CounterVec
 	retries          prometheus.Counter
 	slotsSkipped     prometheus.Counter
+	keptExpired      prometheus.Counter
 	calls            *prometheus.HistogramVec
 }
 
@@ -66,6 +67,7 @@ func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
 		finished:         counters("jobs_finished_total", "Jobs whose end this node applied as the leader, by result: ok or failed.", "result"),
 		retries:          counter("job_retries_total", "Failed attempts at jobs that this node applied as the leader, and that the retry policy repeats."),
 		slotsSkipped:     counter("schedule_slots_skipped_total", "Slots of schedules that this node skipped as the leader."),
+		keptExpired:      counter("publications_expired_total", "Kept publications that no wait took in time, and that this node removed as the leader."),
 		calls: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: metricNamespace, Name: "call_duration_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"call", "code"}),
@@ -91,6 +93,7 @@ func (m *nodeMetrics) applied(changes fsm.Changes) {
 	m.finished.WithLabelValues("failed").Add(float64(changes.Failed))
 	m.retries.Add(float64(changes.Retried))
 	m.slotsSkipped.Add(float64(changes.Skipped))
+	m.keptExpired.Add(float64(changes.Expired))
 }
 
 func (m *nodeMetrics) called(call string, took time.Duration, err error) {

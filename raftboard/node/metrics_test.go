@@ -3,10 +3,12 @@ package node_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node"
 )
 
@@ -53,6 +55,21 @@ func TestBoardMetricsAreBounded(t *testing.T) {
 	if got := counter(t, registry, "conductord_jobs_posted_total"); got != 102 {
 		t.Errorf("%v jobs were counted", got)
 	}
+}
+
+// TestExpiredPublicationsAreCounted checks that the leader counts a kept publication that no wait took in time.
+func TestExpiredPublicationsAreCounted(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	client := newCluster(t, 1, func(o *node.Options) { o.Metrics = registry }).startAll().client()
+	for id, keep := range map[string]time.Duration{"short": time.Millisecond, "long": time.Hour} {
+		if _, err := client.Publish(t.Context(), jobs.Publication{Topic: "payments", Key: "7", Keep: keep, Signal: logbook.Signal{ID: id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the short publication is counted", func() bool {
+		return counter(t, registry, "conductord_publications_expired_total") == 1
+	})
 }
 
 // boardJobs sums up the claimable jobs of the boards.

@@ -5462,10 +5462,10 @@ type Event struct {
 	EntityKind    string                 `protobuf:"bytes,16,opt,name=entity_kind,json=entityKind,proto3" json:"entity_kind,omitempty"`
 	Entity        string                 `protobuf:"bytes,17,opt,name=entity,proto3" json:"entity,omitempty"`
 	JobKind       string                 `protobuf:"bytes,18,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
-	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`                                           // of the job
+	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`                                           // of the job; of publication_expired: of the publication
 	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"`                                         // of the job
 	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`                                             // the principal whose command caused the event; empty without access control
-	Signal        string                 `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`                                     // only of signalled: the name of the signal
+	Signal        string                 `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`                                     // of signalled and unsent: the name of the signal; of publication_expired: the topic
 	UnreadSignals uint32                 `protobuf:"varint,31,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // only of the end of a job: signals that no wait has taken
 	Iteration     uint32                 `protobuf:"varint,32,opt,name=iteration,proto3" json:"iteration,omitempty"`                              // only of continued: number of the iteration that starts
 	unknownFields protoimpl.UnknownFields

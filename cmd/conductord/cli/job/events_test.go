@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
@@ -54,6 +55,11 @@ func TestEventsAreSelected(t *testing.T) {
 		if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.Out, ` board_paused board="night" request=suspend by=`) ||
 			!strings.Contains(got.Out, ` reason="stocktaking"`) {
 			t.Errorf("the event of a pause is %+v", got)
+		}
+		clitest.Run(t, cluster, "signal", "publish", "payments", "--key", "o 7", "--board", "night", "--keep", "1ms")
+		time.Sleep(time.Second)
+		if got := following(t, cluster, "events", "--after", "0-0", "--event", "publication_expired"); !strings.HasSuffix(got.Out, ` publication_expired board="night" topic="payments" key="o 7"`+"\n") {
+			t.Errorf("the event of an expired publication is %+v", got)
 		}
 		for _, row := range []struct{ args, err string }{
 			{"events --event exploded", "watch kinds"},

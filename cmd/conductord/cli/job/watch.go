@@ -164,6 +164,9 @@ func eventText(p *cli.Program, event jobs.Event) string {
 	}
 	if event.Job.IsZero() { // event of a board
 		parts = append(parts, "board="+strconv.Quote(cli.Clean(event.Board)))
+		if event.Kind == jobs.EventPublicationExpired {
+			parts = append(parts, "topic="+strconv.Quote(cli.Clean(event.Signal)), "key="+strconv.Quote(cli.Clean(event.Key)))
+		}
 	} else {
 		parts = append(parts, event.Job.String())
 	}
