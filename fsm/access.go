@@ -27,7 +27,7 @@ func (t *txn) putPrincipal(p *access.Principal) {
 	t.AccessIndex = t.Index
 }
 
-// savePrincipal creates a principal, or replaces its grants.
+// savePrincipal creates a principal, or replaces its grants. A repeat changes nothing, whatever its revision.
 func (t *txn) savePrincipal(c *v1.SavePrincipalCommand) error {
 	given := command.SavedPrincipal(c)
 	if len(given.Name) > maxKeyName {
@@ -37,15 +37,29 @@ func (t *txn) savePrincipal(c *v1.SavePrincipalCommand) error {
 	switch {
 	case err == nil && slices.Equal(known.Grants, given.Grants) && known.HideValues == given.HideValues && slices.Equal(known.Approves, given.Approves):
 		return nil
+	case c.Revision != nil && known.Revision != c.GetRevision():
+		return changedMeanwhile(&known, given.Name, c.GetRevision())
 	case err != nil && t.Principals >= access.MaxPrincipals:
 		return &logbook.LimitError{Field: "principals", Limit: access.MaxPrincipals, Size: int64(t.Principals) + 1, Unit: "principals"}
 	case err != nil:
 		t.Principals++
 		known = access.Principal{Name: given.Name, CreatedAt: t.now}
 	}
-	known.Grants, known.HideValues, known.Approves = given.Grants, given.HideValues, given.Approves
+	known.Grants, known.HideValues, known.Approves, known.Revision = given.Grants, given.HideValues, given.Approves, t.Index
 	t.putPrincipal(&known)
 	return nil
+}
+
+// changedMeanwhile refuses a save of a principal that has another revision than the saver has read.
+func changedMeanwhile(known *access.Principal, name string, read uint64) error {
+	const advice = "read it again with `conductord access list`, and repeat the change"
+	switch {
+	case known.Name == "":
+		return fmt.Errorf("cannot save principal %q: %w: it was deleted after revision %d: %s", name, jobs.ErrConflict, read, advice)
+	case read == 0:
+		return fmt.Errorf("cannot save principal %q: %w: it exists, with revision %d: %s", name, jobs.ErrConflict, known.Revision, advice)
+	}
+	return fmt.Errorf("cannot save principal %q: %w: it has changed since revision %d, and now has revision %d: %s", name, jobs.ErrConflict, read, known.Revision, advice)
 }
 
 // deletePrincipal removes a principal and its tokens.

@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,24 @@ func TestPrincipals(t *testing.T) {
 	r := newRig(t)
 	viewer := &v1.Grant{Role: "viewer", Boards: "*"}
 	r.ok(savePrincipal("ann", viewer))
+	first, poster := r.index, &v1.Grant{Role: "poster", Boards: "*"}
 	r.harmless(savePrincipal("ann", viewer))
+	saved := func(revision uint64, grants ...*v1.Grant) *v1.Command {
+		c := savePrincipal("ann", grants...)
+		c.GetSavePrincipal().Revision = &revision
+		return c
+	}
+	r.ok(addToken("ann", "of no change", 99, r.now.Add(time.Second)))
+	r.refused(saved(0, poster), "conflict")
+	// Of two changes of one revision, the first stays, and its repeat is harmless.
+	r.ok(saved(first, poster))
+	second := r.index
+	r.harmless(saved(first, poster))
+	if said := r.refused(saved(first, viewer, poster), "conflict"); !strings.Contains(said, fmt.Sprintf("changed since revision %d, and now has revision %d", first, second)) {
+		t.Errorf("a change of an old revision: %s", said)
+	}
+	r.ok(saved(second, viewer))
+	r.ok(revokeToken("ann", "of no change"))
 	r.refused(addToken("bob", "t1", 1, time.Time{}), "not_found")
 	r.ok(addToken("ann", "t1", 1, r.now.Add(time.Hour)))
 	r.harmless(addToken("ann", "t1", 1, r.now.Add(time.Hour)))
@@ -56,6 +74,11 @@ func TestPrincipals(t *testing.T) {
 	}
 	r.ok(&v1.Command{Kind: &v1.Command_DeletePrincipal{DeletePrincipal: &v1.DeletePrincipalCommand{Name: "ann"}}})
 	r.refused(&v1.Command{Kind: &v1.Command_DeletePrincipal{DeletePrincipal: &v1.DeletePrincipalCommand{Name: "ann"}}}, "not_found")
+	if said := r.refused(saved(second, viewer), "conflict"); !strings.Contains(said, "it was deleted after revision") {
+		t.Errorf("a change of a deleted principal: %s", said)
+	}
+	r.ok(saved(0, viewer))
+	r.ok(&v1.Command{Kind: &v1.Command_DeletePrincipal{DeletePrincipal: &v1.DeletePrincipalCommand{Name: "ann"}}})
 	var many []*v1.Command
 	for i := range access.MaxPrincipals {
 		many = append(many, savePrincipal(fmt.Sprint("p", i)))

@@ -15,15 +15,25 @@ import (
 )
 
 // SavePrincipal makes a principal, or replaces its grants and HideValues. The cluster sets
-// everything else, and the principal's tokens stay. A repeat is harmless. Errors: ErrInvalid;
-// ErrLimit at access.MaxPrincipals.
+// everything else, and the principal's tokens stay. It replaces any revision, so of two parallel changes only the later
+// one stays: see UpdatePrincipal. A repeat is harmless. Errors: ErrInvalid; ErrLimit at access.MaxPrincipals.
 func (c *Client) SavePrincipal(ctx context.Context, p access.Principal) error {
+	return c.savePrincipal(ctx, &p, nil)
+}
+
+// UpdatePrincipal is SavePrincipal for a principal that the caller has read: ErrConflict, and no change, unless the
+// principal still has p.Revision, or with 0, unless it is new. A repeat is harmless.
+func (c *Client) UpdatePrincipal(ctx context.Context, p access.Principal) error {
+	return c.savePrincipal(ctx, &p, &p.Revision)
+}
+
+func (c *Client) savePrincipal(ctx context.Context, p *access.Principal, revision *uint64) error {
 	name := fmt.Sprintf("save principal %q", p.Name)
-	if err := access.CheckPrincipal(logbook.MaxLimits, &p); err != nil {
+	if err := access.CheckPrincipal(logbook.MaxLimits, p); err != nil {
 		return fmt.Errorf("cannot %s: %w", name, err)
 	}
 	_, err := execute(ctx, c.others, name, &v1.Command{Kind: &v1.Command_SavePrincipal{SavePrincipal: &v1.SavePrincipalCommand{
-		Name: p.Name, Grants: command.GrantsToProto(p.Grants), HideValues: p.HideValues, Approves: p.Approves,
+		Name: p.Name, Grants: command.GrantsToProto(p.Grants), HideValues: p.HideValues, Approves: p.Approves, Revision: revision,
 	}}})
 	return err
 }

@@ -37,7 +37,7 @@ func PrincipalToProto(p *access.Principal) *v1.Principal {
 	}
 	message := &v1.Principal{
 		Name: p.Name, Grants: GrantsToProto(p.Grants), HideValues: p.HideValues, Approves: p.Approves,
-		CreatedAt: TimeToProto(p.CreatedAt), UpdatedAt: TimeToProto(p.UpdatedAt), By: p.By,
+		CreatedAt: TimeToProto(p.CreatedAt), UpdatedAt: TimeToProto(p.UpdatedAt), By: p.By, Revision: p.Revision,
 	}
 	for i := range p.Tokens {
 		message.Tokens = append(message.Tokens, accessTokenToProto(&p.Tokens[i]))
@@ -51,7 +51,7 @@ func PrincipalFromProto(message *v1.Principal) (access.Principal, error) {
 	p := access.Principal{
 		Name: message.GetName(), Grants: GrantsFromProto(message.GetGrants()), HideValues: message.GetHideValues(), Approves: message.GetApproves(),
 		CreatedAt: r.time("principal created_at", message.GetCreatedAt()), UpdatedAt: r.time("principal updated_at", message.GetUpdatedAt()),
-		By: message.GetBy(),
+		By: message.GetBy(), Revision: message.GetRevision(),
 	}
 	for _, token := range message.GetTokens() {
 		p.Tokens = append(p.Tokens, accessTokenFromProto(&r, token))

@@ -30,7 +30,7 @@ var principals = rapid.Custom(func(t *rapid.T) access.Principal {
 	return access.Principal{
 		Name: rapid.String().Draw(t, "name"), Grants: list(grant).Draw(t, "grants"), HideValues: rapid.Bool().Draw(t, "hide"), Approves: list(rapid.String()).Draw(t, "approves"),
 		Tokens: list(accessTokens).Draw(t, "tokens"), CreatedAt: times.Draw(t, "created"), UpdatedAt: times.Draw(t, "updated"),
-		By: rapid.String().Draw(t, "by"),
+		By: rapid.String().Draw(t, "by"), Revision: rapid.Uint64().Draw(t, "revision"),
 	}
 })
 

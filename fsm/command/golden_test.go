@@ -166,7 +166,7 @@ func samples() []*v1.Command {
 			Board: "night", Name: "backup", By: "ann@h1", Reason: "the disk is full",
 		}}},
 		{Kind: &v1.Command_SavePrincipal{SavePrincipal: &v1.SavePrincipalCommand{
-			Name: "orders", Grants: []*v1.Grant{{Role: "poster", Boards: "orders/*"}, {Role: "viewer", Boards: "*"}}, HideValues: true,
+			Name: "orders", Grants: []*v1.Grant{{Role: "poster", Boards: "orders/*"}, {Role: "viewer", Boards: "*"}}, HideValues: true, Revision: proto.Uint64(42),
 		}}, Principal: "node/node1"},
 		{Kind: &v1.Command_DeletePrincipal{DeletePrincipal: &v1.DeletePrincipalCommand{Name: "orders"}}, Principal: "ann"},
 		{Kind: &v1.Command_AddAccessToken{AddAccessToken: &v1.AddAccessTokenCommand{

@@ -102,6 +102,8 @@ type Principal struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	By        string // the principal that changed it last
+	// Revision is the log index of the latest change of Grants, HideValues and Approves.
+	Revision uint64
 }
 
 // Token is the record of an access token, without its secret.

@@ -1363,13 +1363,15 @@ func (x *ClaimNextCommand) GetBegins() bool {
 	return false
 }
 
-// SavePrincipal creates a principal, or replaces its grants. Its tokens stay.
+// SavePrincipal creates a principal, or replaces its grants. Its tokens stay. With revision, the command is refused
+// unless the principal has this revision, or with 0 unless the principal is new.
 type SavePrincipalCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
 	HideValues    bool                   `protobuf:"varint,3,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"` // answers to this principal have names and states, and no values
 	Approves      []string               `protobuf:"bytes,4,rep,name=approves,proto3" json:"approves,omitempty"`                        // roles of approvals that the principal can fill
+	Revision      *uint64                `protobuf:"varint,5,opt,name=revision,proto3,oneof" json:"revision,omitempty"`                 // unset: the command replaces any revision
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1430,6 +1432,13 @@ func (x *SavePrincipalCommand) GetApproves() []string {
 		return x.Approves
 	}
 	return nil
+}
+
+func (x *SavePrincipalCommand) GetRevision() uint64 {
+	if x != nil && x.Revision != nil {
+		return *x.Revision
+	}
+	return 0
 }
 
 // DeletePrincipal removes a principal and its tokens.
@@ -4462,13 +4471,15 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12\x1c\n" +
 	"\x06labels\x18\x06 \x03(\tB\x04\xe8\x9d&\x01R\x06labels\x121\n" +
 	"\x06expiry\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
-	"\x06begins\x18\b \x01(\bR\x06begins:\x17\x82\x9e&\x13\b\x04\x12\x06boards2\asession\"\xb1\x01\n" +
+	"\x06begins\x18\b \x01(\bR\x06begins:\x17\x82\x9e&\x13\b\x04\x12\x06boards2\asession\"\xe5\x01\n" +
 	"\x14SavePrincipalCommand\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
 	"\vhide_values\x18\x03 \x01(\bR\n" +
 	"hideValues\x12 \n" +
-	"\bapproves\x18\x04 \x03(\tB\x04\xe8\x9d&\x01R\bapproves:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"B\n" +
+	"\bapproves\x18\x04 \x03(\tB\x04\xe8\x9d&\x01R\bapproves\x12%\n" +
+	"\brevision\x18\x05 \x01(\x04B\x04\xf8\x9d&\x01H\x00R\brevision\x88\x01\x01:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04nameB\v\n" +
+	"\t_revision\"B\n" +
 	"\x16DeletePrincipalCommand\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"\xba\x01\n" +
 	"\x15AddAccessTokenCommand\x12\"\n" +
@@ -4956,6 +4967,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_DeleteQuota)(nil),
 		(*Command_NoteTokenUses)(nil),
 	}
+	file_conductord_v1_command_proto_msgTypes[7].OneofWrappers = []any{}
 	file_conductord_v1_command_proto_msgTypes[40].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),

@@ -1174,6 +1174,11 @@ func (m *SavePrincipalCommand) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Revision != nil {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.Revision))
+		i--
+		dAtA[i] = 0x28
+	}
 	if len(m.Approves) > 0 {
 		for iNdEx := len(m.Approves) - 1; iNdEx >= 0; iNdEx-- {
 			i -= len(m.Approves[iNdEx])
@@ -3954,6 +3959,9 @@ func (m *SavePrincipalCommand) SizeVT() (n int) {
 			l = len(s)
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	if m.Revision != nil {
+		n += 1 + protohelpers.SizeOfVarint(uint64(*m.Revision))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -8251,6 +8259,26 @@ func (m *SavePrincipalCommand) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Approves = append(m.Approves, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Revision", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Revision = &v
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

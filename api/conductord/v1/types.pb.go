@@ -382,8 +382,9 @@ type Principal struct {
 	Tokens        []*AccessToken         `protobuf:"bytes,4,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`             // the principal that changed it last
-	Approves      []string               `protobuf:"bytes,8,rep,name=approves,proto3" json:"approves,omitempty"` // roles of approvals that the principal can fill
+	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`              // the principal that changed it last
+	Approves      []string               `protobuf:"bytes,8,rep,name=approves,proto3" json:"approves,omitempty"`  // roles of approvals that the principal can fill
+	Revision      uint64                 `protobuf:"varint,9,opt,name=revision,proto3" json:"revision,omitempty"` // log index of the latest change of grants, hide_values and approves
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -472,6 +473,13 @@ func (x *Principal) GetApproves() []string {
 		return x.Approves
 	}
 	return nil
+}
+
+func (x *Principal) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // Quota limits one principal, or several boards together. Exactly one of principal and
@@ -6901,7 +6909,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12/\n" +
 	"\x05flows\x18\x06 \x03(\v2\x19.conductord.v1.FlowDetailR\x05flows\x12\x1a\n" +
-	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board:3\xf8\x9d&\x01\x82\x9e&\r\b\v\x12\x02id*\x05board\x8a\x9e&\x12book=id board name\x92\x9e&\x04\x12\x02id\"\xdc\x02\n" +
+	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board:3\xf8\x9d&\x01\x82\x9e&\r\b\v\x12\x02id*\x05board\x8a\x9e&\x12book=id board name\x92\x9e&\x04\x12\x02id\"\xf8\x02\n" +
 	"\tPrincipal\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
@@ -6913,7 +6921,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
 	"\x02by\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12 \n" +
-	"\bapproves\x18\b \x03(\tB\x04\xe8\x9d&\x01R\bapproves:\x04\xf8\x9d&\x01\"\xfc\x01\n" +
+	"\bapproves\x18\b \x03(\tB\x04\xe8\x9d&\x01R\bapproves\x12\x1a\n" +
+	"\brevision\x18\t \x01(\x04R\brevision:\x04\xf8\x9d&\x01\"\xfc\x01\n" +
 	"\x05Quota\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x1c\n" +
 	"\x06boards\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06boards\x12.\n" +

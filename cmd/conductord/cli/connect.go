@@ -72,7 +72,7 @@ type Members interface {
 // Principals reads and changes principals, and reads their audit records and refusals; see
 // raftboard.Client.
 type Principals interface {
-	SavePrincipal(ctx context.Context, p access.Principal) error
+	UpdatePrincipal(ctx context.Context, p access.Principal) error
 	DeletePrincipal(ctx context.Context, name string) error
 	AddAccessToken(ctx context.Context, principal string, token access.Token) error
 	RevokeAccessToken(ctx context.Context, principal string, id access.TokenID) error

@@ -35,11 +35,13 @@ func saveCommand(p *cli.Program) *cobra.Command {
 	var grants []string
 	var hide bool
 	var approves []string
+	var revision uint64
 	cmd := &cobra.Command{
 		Use:   "save PRINCIPAL --grant ROLE=BOARDS",
 		Short: "Create a principal, or replace its grants",
 		Long: "Create a principal, or replace all its grants. Its tokens stay valid. Without --approves, its approval roles\n" +
-			"do not change. A client authenticates with a certificate whose common name is the principal, or with a token from\n" +
+			"do not change. If the principal changes while the command runs, the command fails, and changes nothing. With\n" +
+			"--revision, it also fails if the principal has changed since you read the revision with \"access list\". A client authenticates with a certificate whose common name is the principal, or with a token from\n" +
 			"\"token create\".\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,10 +49,10 @@ func saveCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return cli.UsageError(err)
 			}
-			keep := !cmd.Flags().Changed("approves")
+			read := revisionRead{known: cmd.Flags().Changed("revision"), revision: revision, keepsRoles: !cmd.Flags().Changed("approves")}
 			principal.Approves = slices.DeleteFunc(approves, func(role string) bool { return role == "" }) // --approves= removes all
 			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
-				if err := savePrincipal(ctx, cluster, &principal, keep); err != nil {
+				if err := savePrincipal(ctx, cluster, &principal, read); err != nil {
 					return err
 				}
 				return p.Show(cli.Part{Message: command.PrincipalToProto(&principal)}, "saved principal %s: %s%s", cli.Quoted(principal.Name), grantsText(principal.Grants), approvesText(principal.Approves))
@@ -58,25 +60,50 @@ func saveCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
+	cmd.Flags().Uint64Var(&revision, "revision", 0, "fail unless the principal has this revision; 0: unless it is new")
 	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated; --approves= removes all; without the flag, the roles do not change")
 	return cmd
 }
 
-// savePrincipal saves a principal. With keep, the principal keeps its roles in approvals.
-func savePrincipal(ctx context.Context, cluster cli.Principals, principal *access.Principal, keep bool) error {
-	for after := ""; keep; {
+// revisionRead is the revision of a principal on which a save is based.
+type revisionRead struct {
+	known      bool // the user has read revision; otherwise the command reads the present one
+	revision   uint64
+	keepsRoles bool // the principal keeps its roles in approvals
+}
+
+// savePrincipal saves a principal, unless the principal has changed since the revision was read.
+func savePrincipal(ctx context.Context, cluster cli.Principals, principal *access.Principal, read revisionRead) error {
+	present, err := presentPrincipal(ctx, cluster, principal.Name)
+	if err != nil {
+		return cli.Because(err, "read the present grants of principal %s", cli.Quoted(principal.Name))
+	}
+	if read.keepsRoles {
+		principal.Approves = present.Approves
+	}
+	saved := *principal
+	if saved.Revision = present.Revision; read.known {
+		saved.Revision = read.revision
+	}
+	return cluster.UpdatePrincipal(ctx, saved)
+}
+
+// presentPrincipal reads a principal; zero if there is none.
+func presentPrincipal(ctx context.Context, cluster cli.Principals, name string) (access.Principal, error) {
+	for after := ""; ; {
 		page, err := cluster.Principals(ctx, after)
 		if err != nil {
-			return cli.Because(err, "read the principal's roles in approvals")
+			return access.Principal{}, err
 		}
 		for i := range page.Items {
-			if page.Items[i].Name == principal.Name {
-				principal.Approves = page.Items[i].Approves
+			if page.Items[i].Name == name {
+				return page.Items[i], nil
 			}
 		}
-		after, keep = page.Next, page.Next != ""
+		if after = page.Next; after == "" {
+			return access.Principal{}, nil
+		}
 	}
-	return cluster.SavePrincipal(ctx, *principal)
 }
 
 func approvesText(roles []string) string {
@@ -126,13 +153,13 @@ func principals() cli.List[access.Principal] {
 			page, err := cluster.Principals(ctx, after)
 			return page.Items, page.Next, err
 		},
-		Header: []string{"PRINCIPAL", "GRANTS", "APPROVES", "VALUES", "TOKENS", "UPDATED", "BY"},
+		Header: []string{"PRINCIPAL", "GRANTS", "APPROVES", "VALUES", "TOKENS", "REVISION", "UPDATED", "BY"},
 		Row: func(principal *access.Principal) []string {
 			values := "shown"
 			if principal.HideValues {
 				values = "hidden"
 			}
-			return []string{principal.Name, grantsText(principal.Grants), cli.OrDash(strings.Join(principal.Approves, ",")), values, fmt.Sprint(len(principal.Tokens)), cli.AgoText(principal.UpdatedAt), principal.By}
+			return []string{principal.Name, grantsText(principal.Grants), cli.OrDash(strings.Join(principal.Approves, ",")), values, fmt.Sprint(len(principal.Tokens)), fmt.Sprint(principal.Revision), cli.AgoText(principal.UpdatedAt), principal.By}
 		},
 	}
 }
@@ -227,7 +254,7 @@ func tokenCreateCommand(p *cli.Program) *cobra.Command {
 
 func createToken(ctx context.Context, p *cli.Program, cluster cli.Principals, principal access.Principal, days int, out string) error {
 	if len(principal.Grants) > 0 {
-		if err := savePrincipal(ctx, cluster, &principal, true); err != nil {
+		if err := savePrincipal(ctx, cluster, &principal, revisionRead{keepsRoles: true}); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node/backup"
@@ -31,6 +32,7 @@ type Cluster struct {
 	Broken     error         // error of Backup
 	AskedStale int           // number of requests for stale answers
 	Age        time.Duration // age of stale answers; negative: unknown
+	Meanwhile  func()        // runs once, after the next list of principals was read; nil: nothing
 }
 
 // Open opens an empty cluster.
@@ -46,6 +48,16 @@ func (c *Cluster) Stale() cli.Cluster {
 }
 
 func (c *Cluster) StaleAge() (time.Duration, bool) { return c.Age, c.Age >= 0 }
+
+// Principals lets another caller act between the read of the principals and the next call.
+func (c *Cluster) Principals(ctx context.Context, after string) (logbook.Page[access.Principal], error) {
+	page, err := c.Board.Principals(ctx, after)
+	if then := c.Meanwhile; then != nil {
+		c.Meanwhile = nil
+		then()
+	}
+	return page, err
+}
 
 func (c *Cluster) Nodes(context.Context) ([]raftboard.NodeStatus, error) { return c.Statuses, nil }
 
