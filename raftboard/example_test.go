@@ -125,6 +125,9 @@ func ExampleClient_AddAccessToken() {
 	fmt.Println(text[:4], client.AddAccessToken(ctx, "shop", token))
 	for _, principal := range value(client.Principals(ctx, "")).Items {
 		fmt.Println(principal.Name, principal.Grants, len(principal.Tokens))
+		principal.HideValues = true
+		first, second := client.UpdatePrincipal(ctx, principal), client.UpdatePrincipal(ctx, shop) // shop was never read
+		fmt.Println(first, errors.Is(second, jobs.ErrConflict))
 	}
 	records := value(client.Audit(ctx, access.RecordQuery{Principal: "ann"})).Items
 	fmt.Println(len(records), "deeds of ann,", len(value(client.Refusals(ctx))), "refusals")
@@ -134,6 +137,7 @@ func ExampleClient_AddAccessToken() {
 	// <nil>
 	// cdt_ <nil>
 	// shop [poster=orders/*] 1
+	// <nil> true
 	// 0 deeds of ann, 0 refusals
 	// <nil> <nil>
 }

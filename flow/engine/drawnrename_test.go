@@ -25,7 +25,7 @@ type renames struct {
 
 // split cuts the indexes off the name of an instance.
 func split(name string) (step, at string) {
-	step, at, _ = strings.Cut(name, "[")
+	step, _, _ = strings.Cut(name, "[")
 	return step, name[len(step):]
 }
 
