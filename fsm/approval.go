@@ -250,6 +250,23 @@ func (m *Machine) Approval(id jobs.JobID, step string) (answer jobs.StepApproval
 	return answer, err
 }
 
+// QueueOfDecision returns the queue in which a waiting job becomes claimable when an approval gets a decision, if the
+// person may decide. It returns false if the approval stays open, or if only some conductors can claim the job.
+func (m *Machine) QueueOfDecision(c *v1.DecideCommand, override bool) (queue Queue, claimable bool) {
+	err := m.read(func(v *view) error {
+		id, err := jobs.ParseJobID(c.GetJob())
+		if err != nil {
+			return err
+		}
+		a, err := v.findApproval(id, c.GetStep())
+		if err == nil && a.wait.Open() && a.job.isClaimedByNext() {
+			queue, claimable = queueOf(&a.job.jobFacts), override || a.wait.Approval.EndsWith(logbook.DecisionKind(c.GetKind()))
+		}
+		return err
+	})
+	return queue, claimable && err == nil
+}
+
 // maxApprovalsRead limits the approvals that one page reads, because another board can have all of them.
 const maxApprovalsRead = 1_000
 

@@ -162,12 +162,17 @@ func (v *view) awaits(j *jobRecord, signal string) bool {
 func (m *Machine) QueueOfSignal(c *v1.SignalCommand) (queue Queue, claimable bool) {
 	err := m.read(func(v *view) error {
 		j, err := v.addressed(c)
-		if err == nil && j != nil && j.State.Pauses() && j.end != endLost && j.Reserved == nil {
+		if err == nil && j != nil && j.isClaimedByNext() {
 			queue, claimable = queueOf(&j.jobFacts), v.awaits(j, c.GetName())
 		}
 		return err
 	})
 	return queue, claimable && err == nil
+}
+
+// isClaimedByNext reports whether any conductor can claim the job at the end of its wait.
+func (j *jobRecord) isClaimedByNext() bool {
+	return j.State.Pauses() && j.end != endLost && j.Reserved == nil
 }
 
 // addressed returns the job that a new signal reaches; nil if no unfinished job has its key.

@@ -194,6 +194,15 @@ func (a *Approval) Standing() []Decision {
 	return standing
 }
 
+// EndsWith reports whether one more decision of a kind ends an open approval, if the person has a role that is missing.
+func (a *Approval) EndsWith(kind DecisionKind) bool {
+	missing := 0
+	for _, need := range a.Missing() {
+		missing += need.Count
+	}
+	return kind == Reject || kind == Approve && missing == 1
+}
+
 // Missing returns the needs that the standing approvals do not fill. A person fills one need at most. People are
 // assigned so that as many needs as possible are filled: a maximum bipartite matching, by augmenting paths in the
 // order of the log, so all nodes find the same assignment.

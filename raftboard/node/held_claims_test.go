@@ -135,28 +135,86 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 	}
 }
 
-// TestWaitingJobIsClaimedByTheEntryThatSignalsIt: a waiting claim is piggybacked on the signal for which a step waits.
-func TestWaitingJobIsClaimedByTheEntryThatSignalsIt(t *testing.T) {
+// TestWaitingJobIsClaimedByTheEntryThatEndsItsWait: a waiting claim is piggybacked on the signal or the decision that ends
+// the wait of a step, and on no other.
+func TestWaitingJobIsClaimedByTheEntryThatEndsItsWait(t *testing.T) {
 	c := newCluster(t, 1).startAll() // the leader stays, and writes nothing by itself
 	client, leader := c.client(), c.nodes[0]
 	session := opened(t, client, jobs.MaxTTL)
+	signal := func(name string) func(job jobs.JobID) error {
+		return func(job jobs.JobID) error {
+			_, err := client.Signal(t.Context(), job, logbook.Signal{Name: name})
+			return err
+		}
+	}
+	approve := func(by string) func(job jobs.JobID) error {
+		return func(job jobs.JobID) error {
+			_, err := client.Decide(t.Context(), jobs.DecisionCommand{Job: job, Decision: logbook.Decision{Kind: logbook.Approve, ID: by, By: by}})
+			return err
+		}
+	}
+	override := func(job jobs.JobID) error {
+		_, err := client.Override(t.Context(), jobs.DecisionCommand{Job: job, Decision: logbook.Decision{Kind: logbook.Approve, ID: "1", By: "eve", Reason: "urgent"}})
+		return err
+	}
+	two := &logbook.Approval{Text: "Go?", Need: []logbook.Need{{Role: "dba", Count: 2}}}
+	for _, row := range []struct {
+		name        string
+		wait        logbook.Wait
+		other, ends func(job jobs.JobID) error
+	}{
+		{"signal", logbook.Wait{Signals: []string{"paid"}}, signal("other"), signal("paid")},
+		{"approval", logbook.Wait{Approval: two}, approve("ann"), approve("bob")},
+		{"override", logbook.Wait{Approval: two}, approve("ann"), override},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			job := waitingJob(t, client, session, row.wait)
+			got := make(chan jobs.Claimed, 1)
+			go func() { // ends with the claim
+				got <- claimedNext(t, client, session)
+			}()
+			eventually(t, "the claim waits idle", func() bool { return node.Idle(leader) == 1 })
+			before := node.Raft(leader).LastIndex()
+			if err := errors.Join(row.other(job), row.ends(job)); err != nil {
+				t.Error(err)
+			}
+			again := <-got
+			if again.Job.ID != job || again.Job.Token.Index != before+2 {
+				t.Errorf("entry %d claimed job %s, and the wait ended in entry %d", again.Job.Token.Index, again.Job.ID, before+2)
+			}
+			if again.Flow == nil || len(again.Flow.Atoms) != 1 || again.Flow.Atoms[0].Attempts[0].Wait.Signal == nil {
+				t.Errorf("the owner does not get the end of the wait: %+v", again.Flow)
+			}
+			if err := client.Trash(t.Context(), jobs.Ending{Job: job, Token: again.Job.Token}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// claimedNext claims the next job with a flow of the kind "k".
+func claimedNext(t *testing.T, client *raftboard.Client, session jobs.SessionID) jobs.Claimed {
+	claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Wait: patience})
+	if err == nil && len(claimed) != 1 {
+		err = fmt.Errorf("claimed %d jobs", len(claimed))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return append(claimed, jobs.Claimed{})[0]
+}
+
+// waitingJob posts a job whose one step waits, and which is released.
+func waitingJob(t *testing.T, client *raftboard.Client, session jobs.SessionID, wait logbook.Wait) jobs.JobID {
+	t.Helper()
 	book := logbook.Book{ID: logbook.NewBookID(), Name: "b"}
 	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "f", Factory: logbook.Factory{Name: "k"}}}
 	if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "waits", Book: &book}); err != nil {
 		t.Fatal(err)
 	}
-	next := func() (jobs.Claimed, error) {
-		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Wait: patience})
-		if err == nil && len(claimed) != 1 {
-			err = fmt.Errorf("claimed %d jobs", len(claimed))
-		}
-		return append(claimed, jobs.Claimed{})[0], err
-	}
-	claimed, err := next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wait := logbook.Wait{Signals: []string{"paid"}, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+	claimed := claimedNext(t, client, session)
+	wait.Since = time.Now()
+	wait.Until = wait.Since.Add(time.Hour)
 	verdicts, err := client.Update(t.Context(), logbook.Update{Flow: claimed.Job.Flow, Token: claimed.Job.Token, Sequence: 1, State: logbook.FlowRunning, Atoms: []logbook.AtomChange{{
 		Name: "a", Kind: logbook.KindTask, State: logbook.AtomPending, RetryAt: wait.Until,
 		Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, Token: claimed.Job.Token, StartedAt: wait.Since, Asked: 1, Wait: &wait}},
@@ -164,32 +222,10 @@ func TestWaitingJobIsClaimedByTheEntryThatSignalsIt(t *testing.T) {
 	if err := errors.Join(append(verdicts, err)...); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Abandon(t.Context(), jobs.Ending{Job: claimed.Job.ID, Token: claimed.Job.Token, Delay: time.Hour}); err != nil {
+	if err := client.Abandon(t.Context(), jobs.Ending{Job: claimed.Job.ID, Token: claimed.Job.Token, Delay: time.Hour, Waits: true}); err != nil {
 		t.Fatal(err)
 	}
-	got := make(chan jobs.Claimed, 1)
-	go func() { // ends with the claim
-		again, err := next()
-		if err != nil {
-			t.Error(err)
-		}
-		got <- again
-	}()
-	eventually(t, "the claim waits idle", func() bool { return node.Idle(leader) == 1 })
-	before := node.Raft(leader).LastIndex()
-	if receipt, err := client.Signal(t.Context(), claimed.Job.ID, logbook.Signal{Name: "other"}); err != nil || receipt.Answer != jobs.SignalKept {
-		t.Errorf("another signal: %+v, %v", receipt, err)
-	}
-	if receipt, err := client.Signal(t.Context(), claimed.Job.ID, logbook.Signal{Name: "paid"}); err != nil || receipt.Answer != jobs.SignalTaken {
-		t.Errorf("the signal: %+v, %v", receipt, err)
-	}
-	again := <-got
-	if again.Job.ID != claimed.Job.ID || again.Job.Token.Index != before+2 {
-		t.Errorf("entry %d claimed job %s, and the signal is entry %d", again.Job.Token.Index, again.Job.ID, before+2)
-	}
-	if again.Flow == nil || len(again.Flow.Atoms) != 1 || again.Flow.Atoms[0].Attempts[0].Wait.Signal == nil {
-		t.Errorf("the owner does not get the signal: %+v", again.Flow)
-	}
+	return claimed.Job.ID
 }
 
 // A waiting claim gets a job at once when one is posted. If the claim looked for jobs

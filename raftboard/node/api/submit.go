@@ -65,13 +65,21 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	return index, results, nil
 }
 
-// released returns the queues in which signals make jobs claimable.
+// released returns the queues in which signals and decisions make jobs claimable.
 func (s *Submitter) released(commands []*conductordv1.Command) (queues []fsm.Queue) {
 	for _, c := range commands {
-		if signal := c.GetSignal(); signal != nil {
-			if queue, claimable := s.Machine.QueueOfSignal(signal); claimable {
-				queues = append(queues, queue)
-			}
+		var queue fsm.Queue
+		claimable := false
+		switch {
+		case c.GetSignal() != nil:
+			queue, claimable = s.Machine.QueueOfSignal(c.GetSignal())
+		case c.GetDecide() != nil:
+			queue, claimable = s.Machine.QueueOfDecision(c.GetDecide(), false)
+		case c.GetOverride() != nil:
+			queue, claimable = s.Machine.QueueOfDecision(c.GetOverride(), true)
+		}
+		if claimable {
+			queues = append(queues, queue)
 		}
 	}
 	return queues
