@@ -2,6 +2,7 @@ package conductor_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -10,6 +11,8 @@ import (
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
+	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
@@ -90,5 +93,60 @@ func ExampleConductor_Drain() {
 	fmt.Println(worker.Drain(ctx), worker.Run(ctx))
 	// Output:
 	// [print] <nil>
+	// <nil> <nil>
+}
+
+// resize is a type of step for workers. The type that reverts it is the same Task.
+type resize struct{}
+
+func (resize) Execute(_ context.Context, call *flow.Call) (any, error) {
+	var width int
+	if err := call.Arguments.Decode("width", &width); err != nil {
+		return nil, flow.Permanent(err)
+	}
+	return map[string]int{"width": width}, nil
+}
+
+func (resize) Revert(context.Context, *flow.Call) error { return nil }
+
+// runWorker runs steps until ctx ends. Then it finishes its running steps.
+func runWorker(ctx context.Context, client steps.Client) error {
+	return conductor.RunWorker(ctx, conductor.WorkerOptions{
+		Client: client, Labels: []string{"gpu"}, Slots: 2,
+		Tasks: map[string]flow.Task{"resize": resize{}, "remove": resize{}},
+	})
+}
+
+// A worker runs a step of a flow in Go.
+func ExampleRunWorker() {
+	client, done := openBoard()
+	defer done()
+	registry := flow.NewRegistry()
+	err := registry.Register("pictures", func(json.RawMessage) (*flow.Flow, error) {
+		return flow.Linear("pictures", flow.NewStep("resize",
+			flow.OnWorker(flow.WorkerStep{Type: "resize", Revert: "remove", Labels: []string{"gpu"}}),
+			flow.Requires("width"), flow.Provides("size"))), nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- runWorker(ctx, client) }()
+	go func() { ended <- conductor.Run(ctx, conductor.Options{Client: client, Registry: registry}) }()
+	job, err := jobs.PostOne(ctx, client, jobs.NewPosting("pictures", nil, map[string]int{"width": 200}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := await.Result(ctx, client, job.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var size map[string]int
+	fmt.Println(result.Decode("size", &size), size)
+	stop()
+	fmt.Println(<-ended, <-ended)
+	// Output:
+	// <nil> map[width:200]
 	// <nil> <nil>
 }

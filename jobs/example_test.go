@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -66,6 +67,62 @@ func ExampleNewPosting() {
 	// travel "Ada" <nil>
 	// mail {"to":"Ada"} <nil>
 	// posting details is invalid: cannot be encoded as JSON: json: unsupported type: func()
+}
+
+type order struct {
+	Number int `json:"number"`
+}
+
+// postOrder posts the flow of an order. After an error, call it again with the same id.
+func postOrder(ctx context.Context, client jobs.Board, id jobs.JobID, o order) (jobs.Job, error) {
+	posting := jobs.NewPosting("order", nil, o)
+	posting.ID = id
+	job, err := jobs.PostOne(ctx, client, posting)
+	if errors.Is(err, jobs.ErrConflict) {
+		return client.Job(ctx, id) // an earlier call has posted the job
+	}
+	return job, err
+}
+
+// A program chooses the id of a job before it posts the job, and can repeat the posting after a
+// restart.
+func Example_postOnce() {
+	ctx := context.Background()
+	client, done := openBoard()
+	defer done()
+	id := jobs.NewJobID() // a real program stores the id with the order
+	for range 2 {
+		job, err := postOrder(ctx, client, id, order{Number: 17})
+		fmt.Println(job.ID == id, job.Kind, err)
+	}
+	page, err := client.Jobs(ctx, jobs.Query{Kind: "order"})
+	fmt.Println(len(page.Items), err)
+	// Output:
+	// true order <nil>
+	// true order <nil>
+	// 1 <nil>
+}
+
+// A program sends a signal to the job with a key, and publishes to a topic.
+func Example_signals() {
+	ctx := context.Background()
+	client, done := openBoard()
+	defer done()
+	if _, err := jobs.PostOne(ctx, client, jobs.Posting{Name: "order", Kind: "order", Key: "order-17"}); err != nil {
+		log.Fatal(err)
+	}
+	amount := json.RawMessage(`{"amount": 100}`)
+	signal, err := client.SignalKey(ctx, "default", "order-17", logbook.Signal{Name: "paid", ID: "evt_17", Data: amount})
+	fmt.Println(signal.Answer, err)
+
+	published, err := client.Publish(ctx, jobs.Publication{
+		Topic: "payments", Key: "17", Keep: 24 * time.Hour,
+		Signal: logbook.Signal{ID: "evt_17", Data: amount},
+	})
+	fmt.Println(published.Answer, err)
+	// Output:
+	// kept <nil>
+	// kept <nil>
 }
 
 // A worker that is not a conductor claims a job with its own TTL, works, extends the claim, and
