@@ -47,10 +47,10 @@ func ExampleRunLocal_each() {
 
 	root := flow.Linear("day", flow.Func("find", find),
 		flow.Each("ship", "orders", "order", flow.Linear("one", flow.Func("pack", pack), flow.Func("send", send)), flow.Gather("parcel", "parcels")),
-		flow.Func("bill", bill, flow.Provides("parcels sent")))
+		flow.Func("bill", bill, flow.Provides("parcels_sent")))
 	result, err := engine.RunLocal(context.Background(), root, nil)
 	var sent int
-	err = errors.Join(err, result.Decode("parcels sent", &sent))
+	err = errors.Join(err, result.Decode("parcels_sent", &sent))
 	fmt.Println(sent, string(result.Steps["pack[1]"]), err)
 	// Output: 2 {"parcel":"box of B"} <nil>
 }
