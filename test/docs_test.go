@@ -314,6 +314,15 @@ func TestShownCommandsExist(t *testing.T) {
 			found[strings.TrimSpace(match[1])] = file
 		}
 	}
+	for _, file := range []string{"deploy/Containerfile", "deploy/conductord.service"} {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range deployedCommand.FindAllStringSubmatch(string(text), -1) {
+			found[strings.Join(strings.Fields(deployedQuotes.Replace(match[1])), " ")] = file
+		}
+	}
 	const fewest = 20
 	if len(found) < fewest {
 		t.Fatalf("found only %d commands", len(found))
@@ -324,6 +333,12 @@ func TestShownCommandsExist(t *testing.T) {
 		}
 	}
 }
+
+// deployedCommand is a command in a list of JSON strings, or of a unit.
+var (
+	deployedCommand = regexp.MustCompile(`(?m)(?:ExecStart=|")/usr/bin/conductord(?:",)?( [^\]\n]+)`)
+	deployedQuotes  = strings.NewReplacer(`"`, " ", ",", " ")
+)
 
 var (
 	quotedArgument = regexp.MustCompile(`'[^']*'|"[^"]*"`)

@@ -79,6 +79,7 @@ func TestDoctor(t *testing.T) {
 		{"open files", "1000 open files", "1000", nil},
 		{"handlers", "no such file", "", []string{"--conductor-enabled=true", "--conductor-handlers", filepath.Join(open, "none")}},
 		{"backups", "no such file", "", []string{"--backup-directory", filepath.Join(open, "none")}},
+		{"backups", "cannot write to /proc", "", []string{"--backup-directory", "/proc"}},
 		{"socket", "data_dir has 92 bytes; the limit is 91", "", []string{"--data-dir", long, "--tls-ca", "ca.pem", "--tls-cert", "cert.pem", "--tls-key", "key.pem"}},
 		{"node node1", `belongs to cluster "local"`, "", []string{"--cluster-id", "other"}},
 	} {

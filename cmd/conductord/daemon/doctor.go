@@ -253,7 +253,19 @@ func (e *examination) backups() {
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is not a directory", e.config.Backup.Directory)
 	}
-	e.say("backups", err, e.config.Backup.Directory, "create the directory, or mount its disk")
+	if err == nil {
+		err = tryWrite(e.config.Backup.Directory)
+	}
+	e.say("backups", err, e.config.Backup.Directory, "create the directory, or mount its disk, and let the user of the node write there")
+}
+
+// tryWrite creates a file in a directory, and removes it.
+func tryWrite(dir string) error {
+	file, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", dir, err)
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // members checks the ports of all members in the file, and the nodes' statuses.
