@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -103,18 +102,7 @@ func TestStepsThatBeginAfterAWait(t *testing.T) {
 					row.more(&o)
 				}
 				j.detail = o.Detail
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan none)
-				go func() {
-					defer close(ended)
-					_, _ = engine.Run(ctx, o)
-				}()
-				synctest.Wait()
-				if got := len(c.lines); got != row.want {
-					t.Errorf("%d steps have begun, want %d: %s", got, row.want, c)
-				}
-				cancel()
-				<-ended
+				c.beginUnrecorded(t, o, row.want)
 			})
 		})
 	}

@@ -50,6 +50,24 @@ func (c *calls) steps(n int) flow.Node {
 	return flow.Unordered("many", nodes...)
 }
 
+// beginUnrecorded runs a flow in a bubble of fake time, with a journal that makes nothing durable, and checks how many
+// steps begin.
+func (c *calls) beginUnrecorded(t *testing.T, o engine.Options, want int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan none)
+	go func() { // ends with ctx
+		defer close(ended)
+		_, _ = engine.Run(ctx, o)
+	}()
+	synctest.Wait()
+	if got := len(c.lines); got != want {
+		t.Errorf("%d steps have begun, want %d: %s", got, want, c)
+	}
+	cancel()
+	<-ended
+}
+
 // TestStepsThatBeginWithTheClaim: the steps that begin before anything is durable, if the
 // claim replaces their marks.
 func TestStepsThatBeginWithTheClaim(t *testing.T) {
@@ -98,18 +116,7 @@ func TestStepsThatBeginWithTheClaim(t *testing.T) {
 					row.more(&o)
 				}
 				j.detail = o.Detail
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan none)
-				go func() {
-					defer close(ended)
-					_, _ = engine.Run(ctx, o)
-				}()
-				synctest.Wait()
-				if got := len(c.lines); got != row.want {
-					t.Errorf("%d steps have begun, want %d: %s", got, row.want, c)
-				}
-				cancel()
-				<-ended
+				c.beginUnrecorded(t, o, row.want)
 			})
 		})
 	}

@@ -162,10 +162,20 @@ func TestWaitingJobIsClaimedByTheEntryThatEndsItsWait(t *testing.T) {
 		name        string
 		wait        logbook.Wait
 		other, ends func(job jobs.JobID) error
+		entries     uint64 // until the wait ends
 	}{
-		{"signal", logbook.Wait{Signals: []string{"paid"}}, signal("other"), signal("paid")},
-		{"approval", logbook.Wait{Approval: two}, approve("ann"), approve("bob")},
-		{"override", logbook.Wait{Approval: two}, approve("ann"), override},
+		{"signal", logbook.Wait{Signals: []string{"paid"}}, signal("other"), signal("paid"), 2},
+		{"approval", logbook.Wait{Approval: two}, approve("ann"), approve("bob"), 2},
+		{"override", logbook.Wait{Approval: two}, approve("ann"), override, 2},
+		{"decision that fills no need", logbook.Wait{Approval: two}, func(job jobs.JobID) error { // it takes the claim with it in vain
+			err := approve("ann")(job)
+			receipt, again := client.Decide(t.Context(), jobs.DecisionCommand{Job: job, Decision: logbook.Decision{Kind: logbook.Approve, ID: "2", By: "ann"}})
+			if receipt.Outcome != "" {
+				again = errors.Join(again, fmt.Errorf("ann alone has decided: %s", receipt.Outcome))
+			}
+			eventually(t, "the claim waits again", func() bool { return node.Idle(leader) == 1 })
+			return errors.Join(err, again)
+		}, approve("bob"), 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			job := waitingJob(t, client, session, row.wait)
@@ -179,8 +189,8 @@ func TestWaitingJobIsClaimedByTheEntryThatEndsItsWait(t *testing.T) {
 				t.Error(err)
 			}
 			again := <-got
-			if again.Job.ID != job || again.Job.Token.Index != before+2 {
-				t.Errorf("entry %d claimed job %s, and the wait ended in entry %d", again.Job.Token.Index, again.Job.ID, before+2)
+			if again.Job.ID != job || again.Job.Token.Index != before+row.entries {
+				t.Errorf("entry %d claimed job %s, and the wait ended in entry %d", again.Job.Token.Index, again.Job.ID, before+row.entries)
 			}
 			if again.Flow == nil || len(again.Flow.Atoms) != 1 || again.Flow.Atoms[0].Attempts[0].Wait.Signal == nil {
 				t.Errorf("the owner does not get the end of the wait: %+v", again.Flow)
