@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ const (
 )
 
 // TestDemoPicture checks that the README's picture shows a run of the demo in which nothing was
-// lost. With -rewrite, it runs the demo and draws its output, each line at its time.
+// lost, and that the demo can still print each line of the picture. With -rewrite, it runs the demo
+// and draws its output, each line at its time.
 func TestDemoPicture(t *testing.T) {
 	if *rewrite {
 		recordDemo(t)
@@ -44,6 +46,40 @@ func TestDemoPicture(t *testing.T) {
 			t.Errorf("the picture does not show %q:\n%s", want, shown)
 		}
 	}
+	messages := demoMessages(t)
+	for _, line := range picture.Lines[1:] { // the first line is the command
+		text := strings.TrimPrefix(line, "conductord: ")
+		if !slices.ContainsFunc(messages, func(m *regexp.Regexp) bool { return m.MatchString(text) }) {
+			t.Errorf("the demo does not print %q: run go test ./test -run TestDemoPicture -rewrite", line)
+		}
+	}
+}
+
+// demoMessages returns the messages of the demo's source code as patterns.
+func demoMessages(t *testing.T) []*regexp.Regexp {
+	t.Helper()
+	files, err := filepath.Glob("../cmd/conductord/demo/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		messages []*regexp.Regexp
+		format   = regexp.MustCompile(`(?:Note|Sprintf)\("([^"]*)"`)
+		verb     = regexp.MustCompile(`%\d*[dsv]`)
+	)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range format.FindAllStringSubmatch(string(source), -1) {
+			if strings.TrimSpace(verb.ReplaceAllString(found[1], "")) == "" {
+				continue // such a format matches every line
+			}
+			messages = append(messages, regexp.MustCompile("^"+verb.ReplaceAllString(regexp.QuoteMeta(found[1]), ".+")+"$"))
+		}
+	}
+	return messages
 }
 
 // recordDemo runs the demo, and draws it.
