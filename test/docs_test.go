@@ -563,6 +563,9 @@ func TestConfigurationIsDocumented(t *testing.T) {
 // requiredKeys are the keys of a node that have no default and must have a value.
 var requiredKeys = []string{"node", "data_dir", "cluster.id", "cluster.members"}
 
+// describedDefault finds a default that is no value of the key. The table has it in its own column.
+var describedDefault = regexp.MustCompile(`\. Default: ([^.]*)`)
+
 // settingsTable is the table of all keys, in the order of the file's sections.
 func settingsTable() string {
 	var table strings.Builder
@@ -580,14 +583,17 @@ func settingsTable() string {
 			}
 			fmt.Fprintf(&table, "\n### %s\n\n| Key | Type | Default | Description |\n|---|---|---|---|\n", title)
 		}
-		standard := "none"
+		standard, text := "none", s.Doc
+		described := describedDefault.FindStringSubmatch(s.Doc)
 		switch {
 		case slices.Contains(requiredKeys, s.Key):
 			standard = "required"
 		case s.Default != "":
 			standard = "`" + s.Default + "`"
+		case described != nil:
+			standard, text = described[1], strings.Replace(s.Doc, described[0], "", 1)
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", s.Key, s.Type, standard, s.Doc)
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", s.Key, s.Type, standard, text)
 	}
 	return table.String() + "\n"
 }
