@@ -525,7 +525,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if atOnce {
 				order = spec.Unordered
 			}
-			if err := document.AttachFiles(p, order, args, &posting, only...); err != nil {
+			if err := document.AttachFiles(p, order, args, &posting, nil, only...); err != nil {
 				return err
 			}
 			f.Override(&posting)
