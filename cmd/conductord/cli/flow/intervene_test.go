@@ -296,6 +296,45 @@ func TestPointOfNoReturnTranscript(t *testing.T) {
 	})
 }
 
+// TestNextStepsAfterRequest: a flow that a request has stopped after a point of no return has next steps too,
+// although no step has failed.
+func TestNextStepsAfterRequest(t *testing.T) {
+	document, err := spec.Parse([]byte(pointDocument), "flow.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := document.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "flow.toml")
+	if err := os.WriteFile(path, []byte(pointDocument), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"interrupted": "next steps: conductord flow rerun ID --from say-greeting # runs again: say-greeting\n" +
+			" conductord flow complete ID --result JSON say-greeting # if its work is done: runs nothing\n\n",
+		"not started": "next steps: conductord flow rerun ID --from say-greeting # runs: say-greeting\n\n",
+	} {
+		cluster := clitest.Open(t)
+		w := clitest.NewWorker(t, cluster, clitest.Post(t, cluster, "--flow", path))
+		definition := plan.Definition()
+		w.Update(logbook.FlowRunning, w.Begin("make-greeting"))
+		last := w.Next(logbook.FlowFailure, w.Finish("make-greeting", "1", nil))
+		if name == "interrupted" {
+			change := w.Finish("say-greeting", "", &logbook.Failure{Kind: logbook.FailureInterrupted, Message: "the flow is undone"})
+			change.State = logbook.AtomPending
+			last.Atoms = append(last.Atoms, change)
+		}
+		last.Definition, last.Cause = &definition, &logbook.Failure{Kind: logbook.FailureOperator, Message: "cancel was requested by ann"}
+		w.Must(cluster.Consume(t.Context(), jobs.Ending{Job: w.Claimed.Job.ID, Token: w.Claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last}))
+		shown := clitest.Steady(clitest.Run(t, cluster, "flow", "show", w.Claimed.Job.ID.String()).Out)
+		if !strings.Contains(shown, want) {
+			t.Errorf("%s: no %q in\n%s", name, want, shown)
+		}
+	}
+}
+
 // TestWordsOfSteps: what steps have said on stderr is shown, of the step that is
 // the cause first, and with --attempts of all of them.
 func TestWordsOfSteps(t *testing.T) {
