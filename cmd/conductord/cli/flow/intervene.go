@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -493,7 +494,7 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 		for _, step := range stuck[:min(len(stuck), most)] {
 			add(logbook.InterveneSkip, step, " "+cli.Operand(step), "if it has nothing left to undo: ")
 		}
-		if step := unfinishedStep(detail); step != "" {
+		if step := cmp.Or(unfinishedStep(detail), stoppedStep(detail)); step != "" {
 			add(logbook.InterveneComplete, step, " --result JSON "+cli.Operand(step), "if its work is done: ")
 			add(logbook.InterveneRerun, step, " --from "+cli.Quoted(step), "")
 		}

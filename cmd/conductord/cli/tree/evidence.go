@@ -38,9 +38,8 @@ func EvidenceOf(ctx context.Context, cluster cli.FlowReader, job *jobs.Job) ([]c
 	cause := job.Failure
 	if cause == nil {
 		cause = detail.Cause
-		fields = FailureFields(cause)
 	}
-	fields = append(fields, FlowEvidence(cause, &detail)...)
+	fields = CauseFields(cause, &detail)
 	if detail.State == logbook.FlowFailure {
 		fields = append(fields, cli.Field{"next step", fmt.Sprintf("an operator must repair the flow: `conductord flow show %s` lists the repairs", detail.ID)})
 	}
@@ -67,13 +66,28 @@ func IgnoredText(detail *logbook.FlowDetail) string {
 	return count + strings.Join(names, ", ")
 }
 
+// CauseFields returns the cause of a flow's failure, and the further evidence.
+func CauseFields(cause *logbook.Failure, detail *logbook.FlowDetail) []cli.Field {
+	fields := FailureFields(cause)
+	if cause != nil && cause.Origin() == cause {
+		if atom, ok := detail.Atom(cause.Step); ok && atom.IsDropped() && atom.State == logbook.AtomRevertFailure {
+			fields = []cli.Field{revertField(cause)} // no failure started this revert
+		}
+	}
+	return append(fields, FlowEvidence(cause, detail)...)
+}
+
+func revertField(failure *logbook.Failure) cli.Field {
+	undo := logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}
+	return cli.Field{"revert failed", undo.Error()}
+}
+
 func FailureFields(failure *logbook.Failure) []cli.Field {
 	if failure == nil {
 		return nil
 	}
 	if origin := failure.Origin(); origin != failure {
-		undo := logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}
-		return append(FailureFields(origin), cli.Field{"revert failed", undo.Error()})
+		return append(FailureFields(origin), revertField(failure))
 	}
 	fields := []cli.Field{
 		{"failed step", failure.Step},
