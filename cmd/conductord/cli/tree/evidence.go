@@ -113,8 +113,16 @@ const stderrLines = 20
 // maxAlsoFailed limits the steps that are named in addition to the step that caused the failure.
 const maxAlsoFailed = 10
 
+// few returns the first fields, and the number of the other fields.
+func few(fields []cli.Field) []cli.Field {
+	if more := len(fields) - maxAlsoFailed; more > 0 {
+		return append(fields[:maxAlsoFailed], cli.Field{fields[0][0], fmt.Sprintf("%d more steps", more)})
+	}
+	return fields
+}
+
 // FlowEvidence returns a flow's evidence beyond the cause of its failure: the other failed
-// steps, and the end of the stderr of the step in the cause. If that step wrote nothing, the
+// reverts and steps, and the end of the stderr of the step in the cause. If that step wrote nothing, the
 // stderr of a deeper step of the cause is shown under that step's name.
 func FlowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []cli.Field) {
 	var named []*logbook.Failure
@@ -124,13 +132,20 @@ func FlowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []
 			rest = append(rest, &rest[0].Causes[i])
 		}
 	}
-	others := detail.AlsoFailed(cause)
-	for _, other := range others[:min(len(others), maxAlsoFailed)] {
-		fields = append(fields, cli.Field{"also failed", other.Step + ": " + other.Kind + ": " + other.Message})
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		last, ok := atom.Last(logbook.ActionRevert)
+		if ok && atom.State == logbook.AtomRevertFailure && last.Failure != nil && (cause == nil || atom.Name != cause.Step) {
+			failure := *last.Failure
+			failure.Step = atom.Name
+			fields = append(fields, revertField(&failure))
+		}
 	}
-	if more := len(others) - maxAlsoFailed; more > 0 {
-		fields = append(fields, cli.Field{"also failed", fmt.Sprintf("%d more steps", more)})
+	var others []cli.Field
+	for _, other := range detail.AlsoFailed(cause) {
+		others = append(others, cli.Field{"also failed", other.Step + ": " + other.Kind + ": " + other.Message})
 	}
+	fields = append(few(fields), few(others)...)
 	for i, failure := range named {
 		atom, ok := detail.Atom(failure.Step)
 		if !ok {

@@ -57,6 +57,10 @@ func TestEvidence(t *testing.T) {
 		{"a silent undo", cause("p", *cause("q")), []logbook.AtomDetail{
 			tried("p", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "m", "")),
 			tried("q", logbook.AtomReverted, fails(execute, "m", "of q"), undone)}, "stderr of q: of q"},
+		{"two failed reverts", cause("p", *cause("q")), []logbook.AtomDetail{
+			tried("o", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "locked", "of o")),
+			tried("p", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "m", "no way back")),
+			tried("q", logbook.AtomReverted, fails(execute, "m", "of q"), undone)}, "revert failed: step o: handler.exit: locked|stderr of the revert: no way back"},
 		{"one that a round made good", cause(""), []logbook.AtomDetail{
 			tried("p", logbook.AtomReverted, fails(execute, "m", "x"), undone, logbook.Attempt{Action: execute}, undone),
 			tried("q", logbook.AtomPending, fails(execute, "m", "x"), undone)}, ""},
