@@ -89,9 +89,13 @@ func FailureFields(failure *logbook.Failure) []cli.Field {
 	if origin := failure.Origin(); origin != failure {
 		return append(FailureFields(origin), revertField(failure))
 	}
+	kind := failure.Kind
+	if logbook.CauseOf(failure).Kind == logbook.CauseDeadline {
+		kind = string(logbook.CauseDeadline) // no operator has ended the job
+	}
 	fields := []cli.Field{
 		{"failed step", failure.Step},
-		{"failure", failure.Kind + ": " + failure.Message},
+		{"failure", kind + ": " + failure.Message},
 	}
 	if len(failure.Details) > 0 && failure.Kind != logbook.FailureOperator { // there they repeat the message
 		fields = append(fields, cli.Field{"failure details", cli.ValuesText(failure.Details)})

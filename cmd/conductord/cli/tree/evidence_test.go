@@ -72,6 +72,14 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
+// TestDeadlineIsShown: a passed deadline is not shown as an operator's action.
+func TestDeadlineIsShown(t *testing.T) {
+	cause := logbook.RevertCause{Kind: logbook.CauseDeadline, Reason: "its deadline has passed"}.Cancelled("the job was cancelled: its deadline has passed")
+	if got := tree.FailureFields(cause); got[1][1] != "deadline: the job was cancelled: its deadline has passed" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestWorkersAreShown: a step that no worker has taken is not shown as running, and an attempt names its worker.
 func TestWorkersAreShown(t *testing.T) {
 	cluster := clitest.Open(t)
