@@ -13,6 +13,8 @@ import (
 
 // Internals that the tests use.
 
+var SaidOf = saidOf
+
 var (
 	ErrHandOver   = errHandOver
 	ErrDrained    = errDrained

@@ -213,7 +213,9 @@ func cancelled(request *jobs.OperatorRequest) bool {
 // saidOf describes a stop request in a sentence.
 func saidOf(request *jobs.OperatorRequest) string {
 	said := "none"
-	if request != nil {
+	if request != nil && request.By == jobs.ByDeadline {
+		said = "the job was cancelled: " + request.Reason
+	} else if request != nil {
 		said = string(request.Kind) + " was requested"
 		if request.By != "" {
 			said += " by " + request.By

@@ -92,6 +92,17 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+func TestStopRequestsInWords(t *testing.T) {
+	for want, request := range map[string]*jobs.OperatorRequest{
+		"cancel was requested by ann: too late":                             {Kind: jobs.RequestCancel, By: "ann", Reason: "too late"},
+		"the job was cancelled: its deadline, 2026-11-29 14:00, has passed": {Kind: jobs.RequestCancel, By: jobs.ByDeadline, Reason: "its deadline, 2026-11-29 14:00, has passed"},
+	} {
+		if got := conductor.SaidOf(request); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestUnbuildableIsTrashed(t *testing.T) {
 	faults := errors.Join(fmt.Errorf("%w: x", flow.ErrMissing), fmt.Errorf("%w: y", flow.ErrDuplicate))
 	verb, ending := conductor.DecideUnbuildable(conductor.Options{}, jobs.Job{ID: jobs.NewJobID()}, faults)

@@ -73,7 +73,7 @@ func (c *compiler) surveyEnough(flow *Flow, path []Node) {
 	case flow.pattern == PatternLinear:
 		c.fault(ErrInvalid, "%s is linear and has enough; members that run one after another cannot be selected: make it unordered", quoted(flow))
 	case len(flow.links) > 0:
-		c.fault(ErrInvalid, "%s has enough, and its members have links or conditions; put them into a flow inside the member", quoted(flow))
+		c.fault(ErrInvalid, "%s has enough, and its members wait for each other or have conditions; put them into a flow inside the member", quoted(flow))
 	case flow.each != nil && flow.each.ignores.given:
 		c.fault(ErrInvalid, "%s has both enough and a maximum of failures; enough already ignores the failures of the other elements", quoted(flow))
 	}

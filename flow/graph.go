@@ -116,7 +116,7 @@ func (c *compiler) connectProviders(flow *Flow, w *wiring, linked func(int, int)
 	for i, candidate := range candidates {
 		names[i] = flow.children[candidate].Name()
 	}
-	c.fault(ErrAmbiguous, "%s of graph %q requires %q, which %s provide: link one of them to it",
+	c.fault(ErrAmbiguous, "%s of graph %q requires %q, which %s provide: make it wait for one of them, with after (in Go: Link)",
 		quoted(flow.children[child]), flow.name, symbol, strings.Join(names, " and "))
 }
 

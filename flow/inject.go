@@ -69,7 +69,7 @@ type Shadow struct {
 
 // String describes the shadow as a warning.
 func (s Shadow) String() string {
-	return fmt.Sprintf("the store has %q, and step %q is given that of step %q", s.Symbol, s.Step, s.Provider)
+	return fmt.Sprintf("the store has %q, but step %q gets the value of step %q", s.Symbol, s.Step, s.Provider)
 }
 
 // storedDefaults are the symbols with a value in the store that replaces the result of a step, if the step has not run.

@@ -127,7 +127,7 @@ func TestFaultsOfJoins(t *testing.T) {
 		kind error
 		says string
 	}{
-		{"one of them always runs", decided("f", steps("a", "b gives:x", "c gives:x", "d needs:x"), "a b all"), flow.ErrAmbiguous, `requires "x", which b and c provide: link one of them to it`},
+		{"one of them always runs", decided("f", steps("a", "b gives:x", "c gives:x", "d needs:x"), "a b all"), flow.ErrAmbiguous, `requires "x", which b and c provide: make it wait for one of them`},
 		{"one of them always runs, in a linear flow", flow.Linear("f", decided("g", steps("a", "b gives:x", "c gives:x"), "a b all"), step("d needs:x")), flow.ErrAmbiguous, `which steps c and b provide without an order between them`},
 		{"both behind the same condition", flow.Linear("f", decided("g", steps("a", "p", "b gives:x", "c gives:x"), "a p all", "p b", "p c"), step("d needs:x")), flow.ErrAmbiguous, "b and c"},
 		{"an order without conditions", decided("f", steps("b gives:x", "c gives:x", "d needs:x"), "b c"), flow.ErrAmbiguous, "b and c"},

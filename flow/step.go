@@ -421,7 +421,7 @@ func (s *Step) check() {
 		s.fault("its longest wait is negative: %s", s.waitAtMost)
 	}
 	if s.atMostOnce && s.waitAtMost > 0 {
-		s.fault("it runs at most once, so it cannot answer \"not yet\", and WaitAtMost has no effect")
+		s.fault("it runs at most once, so it cannot answer \"not yet\", and its longest wait has no effect")
 	}
 	if s.atMostOnce && s.retry.Attempts > 1 {
 		s.fault("it runs at most once, and cannot have %d attempts", s.retry.Attempts)

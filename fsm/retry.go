@@ -46,7 +46,7 @@ func stillCooling(j *jobRecord) error {
 	if j.State == jobs.StateWaiting {
 		return fmt.Errorf("%w: it is waiting, until %s at the latest; `conductord job explain %s` shows the command that ends the wait", jobs.ErrConflict, timeText(j.DueAt), j.ID)
 	}
-	return fmt.Errorf("%w: it is cooling, and waits until %s for its next attempt; RetryNow starts it now (`conductord flow retry-now %s`)", jobs.ErrConflict, timeText(j.DueAt), j.ID)
+	return fmt.Errorf("%w: it is cooling, and waits until %s for its next attempt; `conductord flow retry-now %s` starts it now (in the API: RetryNow)", jobs.ErrConflict, timeText(j.DueAt), j.ID)
 }
 
 // restore puts a finished job back on its board.

@@ -131,7 +131,7 @@ func TestFaultsOfQuestions(t *testing.T) {
 		"no name":                {graph(flow.Question{Decide: deep.Decide}), flow.ErrInvalid, "empty"},
 		"an unknown depth":       {graph(deep), flow.ErrInvalid, "depth 9"},
 		"not in a graph":         {flow.Linear("f", gives("a", "1")).Ask("a", deep), flow.ErrInvalid, "only a graph can have links"},
-		"of two unordered steps": {flow.Graph("f", gives("b", "1", flow.Provides("v")), gives("c", "1", flow.Provides("v")), gives("a", "1")).Ask("a", question(flow.Question{Values: []string{"v"}})), flow.ErrAmbiguous, "link one of them"},
+		"of two unordered steps": {flow.Graph("f", gives("b", "1", flow.Provides("v")), gives("c", "1", flow.Provides("v")), gives("a", "1")).Ask("a", question(flow.Question{Values: []string{"v"}})), flow.ErrAmbiguous, "make it wait for one of them"},
 	} {
 		if _, err := flow.Compile(row.root, "env"); !errors.Is(err, row.kind) || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: %v", name, err)

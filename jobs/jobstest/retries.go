@@ -27,7 +27,7 @@ func (k *kit) failed(claimed jobs.Claimed, failure *logbook.Failure) {
 	}
 }
 
-// refusesStart holds of a cooling job: only RetryNow starts it, and the refusals of other commands name that call.
+// refusesStart holds of a cooling job: only RetryNow starts it, and the refusals of other calls name its command.
 func (k *kit) refusesStart(waiting *jobs.Job) {
 	id := waiting.ID
 	for what, err := range map[string]error{
@@ -37,8 +37,8 @@ func (k *kit) refusesStart(waiting *jobs.Job) {
 		"a start when it is due":  k.Board.Change(k.ctx, jobs.Change{Job: id, NotBefore: waiting.DueAt}),
 		"a priority, and a start": k.Board.Change(k.ctx, jobs.Change{Job: id, Priority: new(jobs.Priority), NotBefore: waiting.ModifiedAt}),
 	} {
-		if k.wants(what, err, jobs.ErrConflict); err != nil && !strings.Contains(err.Error(), "RetryNow") {
-			k.Errorf("%s: the refusal does not name RetryNow: %v", what, err)
+		if k.wants(what, err, jobs.ErrConflict); err != nil && !strings.Contains(err.Error(), "attempt; `conductord flow retry-now ") {
+			k.Errorf("%s: the refusal does not name the command: %v", what, err)
 		}
 	}
 }

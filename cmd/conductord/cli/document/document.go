@@ -6,6 +6,7 @@ package document
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,8 +56,8 @@ func CompileDocument(p *cli.Program, text []byte, path string, targets ...string
 }
 
 // AttachFiles adds documents to a posting as a book with one flow. Its store has the documents'
-// values, overlaid by the posting's values.
-func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jobs.Posting, targets ...string) error {
+// values, overlaid by the posting's values. Inputs in supplied get their values later.
+func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jobs.Posting, supplied []string, targets ...string) error {
 	documents := make([]*spec.Document, len(paths))
 	var err error
 	var plan *flow.Plan
@@ -77,7 +78,7 @@ func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jo
 		return cli.UsageError(fmt.Errorf("cannot run these flows as one job:\n%w", err))
 	}
 	warnOfUntaken(p, document, plan, posting.Store)
-	if err := Attach(document, posting, targets...); err != nil {
+	if err := Attach(document, posting, supplied, targets...); err != nil {
 		return fmt.Errorf("cannot run the flow %s: %w; pass it with --set", strings.Join(paths, " "), err)
 	}
 	return nil
@@ -110,11 +111,17 @@ func warnOfUntaken(p *cli.Program, document *spec.Document, plan *flow.Plan, giv
 	}
 }
 
-func Attach(document *spec.Document, posting *jobs.Posting, targets ...string) error {
-	store, err := document.Fill(posting.Store, targets...)
+func Attach(document *spec.Document, posting *jobs.Posting, supplied []string, targets ...string) error {
+	given := make(logbook.Values, len(supplied)+len(posting.Store))
+	for _, name := range supplied {
+		given[name] = document.Store[name] // nil without a default
+	}
+	maps.Copy(given, posting.Store)
+	store, err := document.Fill(given, targets...)
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(store, func(_ string, value json.RawMessage) bool { return value == nil })
 	if posting.Name == "" {
 		posting.Name = document.Name
 	}

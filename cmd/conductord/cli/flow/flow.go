@@ -316,8 +316,7 @@ func writeFlow(p *cli.Program, detail *logbook.FlowDetail, attempts bool) error 
 		{"state", string(detail.State)}, {"iteration", iterationText(detail)}, {"no return", PassedText(detail)}, {"failures", tree.IgnoredText(detail)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
 	}
 	if detail.Cause != nil {
-		fields = append(fields, tree.FailureFields(detail.Cause)...)
-		fields = append(fields, tree.FlowEvidence(detail.Cause, detail)...)
+		fields = append(fields, tree.CauseFields(detail.Cause, detail)...)
 	}
 	fields = append(fields,
 		cli.Field{"interventions", interventionLines(p, detail)},
@@ -525,7 +524,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if atOnce {
 				order = spec.Unordered
 			}
-			if err := document.AttachFiles(p, order, args, &posting, only...); err != nil {
+			if err := document.AttachFiles(p, order, args, &posting, nil, only...); err != nil {
 				return err
 			}
 			f.Override(&posting)

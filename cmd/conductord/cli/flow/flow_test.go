@@ -239,7 +239,7 @@ func TestFlowWarnsOfShadows(t *testing.T) {
 		"[[steps]]\nname = \"a\"\nprovides = \"room\"\n[[steps]]\nname = \"b\"\nrequires = [\"room\"]\n"
 	for _, verb := range []string{"check", "plan"} {
 		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) { p.In = strings.NewReader(text) }, "flow", verb, "-")
-		if want := `warning: the store has "room", and step "b" is given that of step "a"`; got.Code != 0 || !strings.Contains(got.Err, want) {
+		if want := `warning: the store has "room", but step "b" gets the value of step "a"`; got.Code != 0 || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v", verb, got)
 		}
 	}

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -462,7 +463,8 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	}
 	add := func(kind logbook.InterventionKind, step, arguments, when string) {
 		i := logbook.Intervention{Kind: kind, Step: step}
-		if _, err := detail.Admit(&i); err != nil {
+		_, begun := detail.Atom(step)
+		if _, err := detail.Admit(&i); err != nil || kind == logbook.InterveneComplete && !begun {
 			return
 		}
 		c, err := tree.ConsequenceOf(detail, plan, detail.Store, i)
@@ -477,8 +479,12 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	const most = 3 // steps to skip; of more, the steps above tell
 	switch {
 	case detail.Held():
-		if step := unfinishedStep(detail); step != "" {
-			add(logbook.InterveneRerun, step, " --from "+cli.Quoted(step), "after you have fixed the cause of the failure: ")
+		step, when := unfinishedStep(detail), "after you have fixed the cause of the failure: "
+		if step == "" {
+			step, when = stoppedStep(detail), ""
+		}
+		if step != "" {
+			add(logbook.InterveneRerun, step, " --from "+cli.Quoted(step), when)
 			add(logbook.InterveneComplete, step, " --result JSON "+cli.Operand(step), "if its work is done: ")
 		}
 		add(logbook.InterveneRevert, "", "", "")
@@ -488,7 +494,7 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 		for _, step := range stuck[:min(len(stuck), most)] {
 			add(logbook.InterveneSkip, step, " "+cli.Operand(step), "if it has nothing left to undo: ")
 		}
-		if step := unfinishedStep(detail); step != "" {
+		if step := cmp.Or(unfinishedStep(detail), stoppedStep(detail)); step != "" {
 			add(logbook.InterveneComplete, step, " --result JSON "+cli.Operand(step), "if its work is done: ")
 			add(logbook.InterveneRerun, step, " --from "+cli.Quoted(step), "")
 		}
@@ -516,6 +522,24 @@ func unfinishedStep(detail *logbook.FlowDetail) string {
 		}
 	}
 	return ""
+}
+
+// stoppedStep returns the step at which a flow without a failed step has stopped: a step that was interrupted, or
+// else the first step that has not started; empty if there is none.
+func stoppedStep(detail *logbook.FlowDetail) (stopped string) {
+	finals, onError := detail.Definition.Finals(), detail.Definition.ErrorSteps()
+	for _, name := range cli.StepsOf(detail) {
+		atom, begun := detail.Atom(name)
+		switch {
+		case logbook.IsPoint(finals, name) || logbook.IsPoint(onError, name):
+		case begun && atom.Kind == logbook.KindTask && atom.State == logbook.AtomPending:
+			return name
+		case begun || stopped != "":
+		case !slices.ContainsFunc(detail.Atoms, func(a logbook.AtomDetail) bool { return strings.HasPrefix(a.Name, name+"[") }):
+			stopped = name // and not the template of a loop's steps
+		}
+	}
+	return stopped
 }
 
 // deepestStep returns the deepest step in a failure's causes, among the steps for which counts is

@@ -240,10 +240,7 @@ after = ["make-greeting"]
 func TestPointOfNoReturnTranscript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := clitest.Open(t)
-		path := filepath.Join(t.TempDir(), "flow.toml")
-		if err := os.WriteFile(path, []byte(pointDocument), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path, definition := written(t, pointDocument)
 		if got := clitest.Run(t, cluster, "flow", "plan", path); !strings.Contains(got.Out, "1. make-greeting: point of no return\n") {
 			t.Errorf("plan: %+v", got)
 		}
@@ -252,15 +249,6 @@ func TestPointOfNoReturnTranscript(t *testing.T) {
 		if err != nil {
 			t.Fatal(posted)
 		}
-		document, err := spec.Parse([]byte(pointDocument), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := document.Compile()
-		if err != nil {
-			t.Fatal(err)
-		}
-		definition := plan.Definition()
 		clitest.NewWorker(t, cluster, id).FailAs(&definition)
 		shown := clitest.Steady(clitest.Run(t, cluster, "flow", "show", id.String()).Out)
 		for _, want := range []string{
@@ -294,6 +282,81 @@ func TestPointOfNoReturnTranscript(t *testing.T) {
 			}
 		}
 	})
+}
+
+// written writes a flow document to a file, and returns its definition.
+func written(t *testing.T, text string) (path string, definition logbook.Definition) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "flow.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	document, err := spec.Parse([]byte(text), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := document.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, plan.Definition()
+}
+
+// TestNextStepsAfterRequest: a flow that a request has stopped after a point of no return has next steps too,
+// although no step has failed.
+func TestNextStepsAfterRequest(t *testing.T) {
+	path, definition := written(t, pointDocument)
+	for name, want := range map[string]string{
+		"interrupted": "next steps: conductord flow rerun ID --from say-greeting # runs again: say-greeting\n" +
+			" conductord flow complete ID --result JSON say-greeting # if its work is done: runs nothing\n\n",
+		"not started": "next steps: conductord flow rerun ID --from say-greeting # runs: say-greeting\n\n",
+	} {
+		cluster := clitest.Open(t)
+		w := clitest.NewWorker(t, cluster, clitest.Post(t, cluster, "--flow", path))
+		w.Update(logbook.FlowRunning, w.Begin("make-greeting"))
+		last := w.Next(logbook.FlowFailure, w.Finish("make-greeting", "1", nil))
+		if name == "interrupted" {
+			change := w.Finish("say-greeting", "", &logbook.Failure{Kind: logbook.FailureInterrupted, Message: "the flow is undone"})
+			change.State = logbook.AtomPending
+			last.Atoms = append(last.Atoms, change)
+		}
+		last.Definition, last.Cause = &definition, &logbook.Failure{Kind: logbook.FailureOperator, Message: "cancel was requested by ann"}
+		w.Must(cluster.Consume(t.Context(), jobs.Ending{Job: w.Claimed.Job.ID, Token: w.Claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last}))
+		shown := clitest.Steady(clitest.Run(t, cluster, "flow", "show", w.Claimed.Job.ID.String()).Out)
+		if !strings.Contains(shown, want) {
+			t.Errorf("%s: no %q in\n%s", name, want, shown)
+		}
+	}
+}
+
+// TestNextStepsAfterDrop: no failure came before the failed revert of a member that was not needed. A step after
+// the flow of the members can continue.
+func TestNextStepsAfterDrop(t *testing.T) {
+	text := "name = \"first\"\n[[steps]]\nname = \"m\"\nenough = 1\n[[steps.steps]]\nname = \"a\"\n[[steps.steps]]\n" +
+		"name = \"b\"\nrevert = \"b\"\n[[steps]]\nname = \"c\"\nafter = [\"m\"]\n"
+	path, definition := written(t, text)
+	cluster := clitest.Open(t)
+	id := clitest.Post(t, cluster, "--flow", path)
+	w := clitest.NewWorker(t, cluster, id)
+	w.Update(logbook.FlowRunning, w.Begin("a"), w.Begin("b"))
+	dropped := w.Finish("b", "", &logbook.Failure{Kind: logbook.FailureExit, Message: "no way back"})
+	dropped.Attempts[0].Action, dropped.State, dropped.Intention = logbook.ActionRevert, logbook.AtomReverting, logbook.IntendDrop
+	w.Update("", w.Finish("a", "1", nil), dropped)
+	dropped.State, dropped.Attempts = logbook.AtomRevertFailure, nil
+	last := w.Next(logbook.FlowFailure, dropped)
+	last.Definition = &definition
+	last.Cause = &logbook.Failure{Kind: logbook.FailureExit, Message: "no way back", Step: "b"}
+	w.Must(cluster.Consume(t.Context(), jobs.Ending{Job: id, Token: w.Claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last, Failure: last.Cause}))
+	for _, row := range []struct{ command, has, lacks string }{
+		{"flow show", "revert failed: step b: handler.exit: no way back\n", "failed step"},
+		{"flow show", " conductord flow rerun ID --from c # runs: c\n", "complete"},
+		{"job get", "revert failed: step b: handler.exit: no way back\n", "failed step"},
+	} {
+		got := clitest.Steady(clitest.Run(t, cluster, append(strings.Fields(row.command), id.String())...).Out)
+		if !strings.Contains(got, row.has) || strings.Contains(got, row.lacks) {
+			t.Errorf("%s: want %q and no %q in\n%s", row.command, row.has, row.lacks, got)
+		}
+	}
 }
 
 // TestWordsOfSteps: what steps have said on stderr is shown, of the step that is

@@ -26,6 +26,9 @@ func retryCommand(p *cli.Program) *cobra.Command {
 			"for alternatives. For a job that waits for its next attempt, use `flow retry-now`. Other unfinished jobs do not\n" +
 			"change. The command is idempotent.",
 	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
+		if err := checkStart(ctx, cluster, &jobs.Change{Job: request.Job, Release: true}); err != nil {
+			return cli.Because(err, "retry job %s", request.Job)
+		}
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {
 				err = cli.Advised(err, adviceOnRetry(ctx, cluster, request.Job))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
@@ -104,7 +105,7 @@ func moveJob(ctx context.Context, p *cli.Program, cluster controller, change job
 func changeCommand(p *cli.Program, cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
 	var change jobs.Change
 	var id string
-	cmd.Long += "\n\nThe command is idempotent, and does not change finished jobs."
+	cmd.Long += "\n\nThe command is idempotent, and does not change finished jobs. To start the next attempt of a job or step, use\n`flow retry-now`."
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if change.Job, err = jobs.ParseJobID(args[0]); err != nil {
@@ -120,12 +121,36 @@ func changeCommand(p *cli.Program, cmd *cobra.Command, fill func(*jobs.Change) e
 		}
 		change.By = cli.OperatorName()
 		return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+			if err := checkStart(ctx, cluster, &change); err != nil {
+				return cli.Because(err, "change job %s", change.Job)
+			}
 			return changeJob(ctx, p, cluster, change)
 		})
 	}
 	cmd.Flags().StringVar(&change.Reason, "reason", "", "reason, in one sentence")
 	cmd.Flags().StringVar(&id, "id", "", "id of this change (a UUID); repeating a change with the same id has no effect, even after other changes")
 	return cmd
+}
+
+// checkStart refuses a change that should start a job now, if a conductor has the job and waits for the next attempt of
+// a step: the change would have no effect. A change with an id can be a repeat, which is never refused.
+func checkStart(ctx context.Context, cluster cli.FlowReader, change *jobs.Change) error {
+	job, err := cluster.Job(ctx, change.Job)
+	if err != nil || job.Claim == nil || job.Flow.IsZero() || change.ID != uuid.Nil {
+		return nil // the change itself reports an error
+	}
+	detail, err := cluster.FlowDetail(ctx, job.Flow)
+	if err != nil {
+		return nil
+	}
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		if job.DueAt = atom.RetryAt; !atom.RetryAt.IsZero() && !atom.OpenWait().Open() && change.Starts(&job) {
+			return fmt.Errorf("%w: a conductor has the job, and step %q waits until %s for its next attempt; `conductord flow retry-now %s` starts it now",
+				jobs.ErrConflict, atom.Name, atom.RetryAt.UTC().Format(time.RFC3339), job.ID)
+		}
+	}
+	return nil
 }
 
 // changeJob changes a job, and then shows it.

@@ -3,10 +3,12 @@ package job_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 func TestJobChanges(t *testing.T) {
@@ -129,5 +131,38 @@ func TestJobMove(t *testing.T) {
 		if out := clitest.Steady(got.Out); got.Code != row.code || row.out != "" && out != row.out || !strings.Contains(clitest.Steady(got.Err), row.err) {
 			t.Errorf("%v: %+v", row.args, got)
 		}
+	}
+}
+
+// TestStartBetweenAttempts: commands that should start a job now are refused while its conductor waits for the next attempt
+// of a step, because they would have no effect. The refusal names the command that helps.
+func TestStartBetweenAttempts(t *testing.T) {
+	cluster := clitest.Open(t)
+	w := clitest.NewWorker(t, cluster, clitest.PostHello(t, cluster))
+	waiting := w.Finish("make-greeting", "", &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3"})
+	waiting.State, waiting.RetryAt = logbook.AtomPending, time.Now().Add(time.Hour)
+	w.Update(logbook.FlowRunning, waiting)
+	id := w.Claimed.Job.ID.String()
+	for _, row := range []struct {
+		args string
+		code int
+	}{
+		{"retry ID", cli.ExitConflict},
+		{"release ID", cli.ExitConflict},
+		{"release ID --id 5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0001", 0}, // can be a repeat
+		{"change ID --not-before 0s", cli.ExitConflict},
+		{"change ID --priority high", 0},
+		{"change ID --not-before 2h", 0}, // applies after the claim
+	} {
+		got := clitest.Run(t, cluster, append([]string{"job"}, strings.Fields(strings.ReplaceAll(row.args, "ID", id))...)...)
+		if got.Code != row.code || row.code != 0 && !strings.Contains(got.Err, "for its next attempt; `conductord flow retry-now "+id+"` starts it now\n") {
+			t.Errorf("%s: %+v", row.args, got)
+		}
+	}
+	if got := clitest.Run(t, cluster, "flow", "retry-now", id); got.Code != 0 {
+		t.Errorf("retry-now: %+v", got)
+	}
+	if got := clitest.Run(t, cluster, "job", "retry", id); got.Code != 0 {
+		t.Errorf("retry of a job that does not wait: %+v", got)
 	}
 }

@@ -239,6 +239,7 @@ func lineDefaults(p *cli.Program, f *PostFlags, kind string, given map[string]bo
 // WorkFlags describe the flow of the job.
 type WorkFlags struct {
 	Document, book, flow, Kind string
+	Supplied                   []string // inputs of the document that get their values after the posting
 	onFailure                  FailurePolicyFlag
 }
 
@@ -296,7 +297,7 @@ func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 		}
 	}
 	if w.Document != "" {
-		if err := document.AttachFiles(p, spec.Linear, []string{w.Document}, posting); err != nil {
+		if err := document.AttachFiles(p, spec.Linear, []string{w.Document}, posting, w.Supplied); err != nil {
 			return err
 		}
 		w.onFailure.Fill(posting)

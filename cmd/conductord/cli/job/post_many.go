@@ -185,5 +185,5 @@ func parsePosting(p *cli.Program, text []byte, defaults map[string]json.RawMessa
 	if err != nil {
 		return posting, nil, err
 	}
-	return posting, compiled.Handlers(), document.Attach(compiled, &posting)
+	return posting, compiled.Handlers(), document.Attach(compiled, &posting, nil)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // maxRetriedShown limits the shown failed attempts; -o json has all stored attempts.
@@ -54,6 +55,8 @@ func resultOf(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *
 	}
 	if values, err := detail.Values(); err == nil {
 		r.Results = values
+	} else if key, encrypted := stepsKey(detail.Definition); encrypted {
+		p.Note("the results are encrypted with key %s: pass a file with this key with --value-keys", key)
 	} else {
 		p.Note("%v: `conductord flow show %s`", err, job.ID)
 	}
@@ -72,6 +75,14 @@ func resultOf(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *
 		}
 	}
 	return r, nil
+}
+
+// stepsKey returns the id of the key with which the steps of a definition are encrypted.
+func stepsKey(definition *logbook.Definition) (id string, encrypted bool) {
+	if definition == nil {
+		return "", false
+	}
+	return valuekeys.KeyID([]byte(`"` + string(definition.Packed) + `"`))
 }
 
 // writeResult writes the results of a finished job to stdout and its verdict to stderr, so $(…)

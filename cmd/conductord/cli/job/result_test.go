@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // flaky is a flow whose first step fails twice. The two steps after it fail if fails is set.
@@ -169,4 +171,24 @@ func (f forgetful) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.F
 	detail, err := f.Cluster.FlowDetail(ctx, id)
 	detail.Definition = &logbook.Definition{}
 	return detail, err
+}
+
+// TestResultsWithoutTheirKey: the note names the key with which the results are encrypted.
+func TestResultsWithoutTheirKey(t *testing.T) {
+	keys, err := valuekeys.Add(filepath.Join(t.TempDir(), "keys"), "2026-11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := clitest.Open(t)
+	w := clitest.NewWorker(t, cluster, clitest.PostHello(t, cluster))
+	last := w.Next(logbook.FlowRunning)
+	last.Definition = &logbook.Definition{Hash: "h", Packed: []byte(keys.Encrypt(valuekeys.Place{Field: "steps"}, []byte("p[]")))}
+	verdicts, err := cluster.Update(t.Context(), last)
+	w.Must(err)
+	w.Must(verdicts[0])
+	w.Succeed()
+	got := clitest.Run(t, cluster, "job", "wait", w.Claimed.Job.ID.String())
+	if !strings.Contains(got.Err, "the results are encrypted with key 2026-11: pass a file with this key with --value-keys\n") {
+		t.Errorf("got %+v", got)
+	}
 }

@@ -77,6 +77,7 @@ func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.deadline, "deadline", 0, "cancel and revert a job that is not finished this long after its slot (default the document's deadline, or none)")
 	f.content.Add(cmd)
 	f.work.AddNew(cmd)
+	f.work.Supplied = []string{schedules.SlotKey, schedules.NameKey}
 }
 
 // schedule makes the schedule of the flags.

@@ -2,6 +2,8 @@ package schedule_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -105,5 +107,32 @@ func TestScheduleShowsItsPosting(t *testing.T) {
 		"--key", "roof", "--front", "--hold", "--max-crashes", "3", "--attempts", "3", "-o", "json")
 	if again.Out != got.Out {
 		t.Errorf("set again: %s\nafter %s", again.Out, got.Out)
+	}
+}
+
+// TestScheduleSuppliesInputs: a flow can have the values of the slots as inputs. Other inputs need a value.
+func TestScheduleSuppliesInputs(t *testing.T) {
+	cluster := clitest.Open(t)
+	for _, row := range []struct {
+		inputs string
+		args   []string
+		code   int
+		err    string
+	}{
+		{`inputs = ["slot", "schedule"]`, nil, 0, ""},
+		{`inputs = ["schedule"]` + "\n" + `store = {slot = "now"}`, nil, 0, ""},
+		{`inputs = ["slot", "guest"]`, []string{"--set", "guest=Ada"}, 0, ""},
+		{`inputs = ["slot", "guest"]`, nil, cli.ExitUsage, "input guest is invalid"},
+		{`inputs = ["slot"]`, []string{"--set", "slot=1"}, cli.ExitUsage, "which every slot sets"},
+	} {
+		path := filepath.Join(t.TempDir(), "report.toml")
+		text := "name = \"report\"\n" + row.inputs + "\n[[steps]]\nname = \"export\"\nrequires = [\"slot\"]\noptional = [\"schedule\", \"guest\"]\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := clitest.Run(t, cluster, append([]string{"schedule", "set", "s", "--rule", "@daily", "--flow", path}, row.args...)...)
+		if got.Code != row.code || !strings.Contains(got.Err, row.err) || row.err == "" && got.Err != "" {
+			t.Errorf("%s %v: %+v", row.inputs, row.args, got)
+		}
 	}
 }

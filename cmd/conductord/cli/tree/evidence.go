@@ -38,9 +38,8 @@ func EvidenceOf(ctx context.Context, cluster cli.FlowReader, job *jobs.Job) ([]c
 	cause := job.Failure
 	if cause == nil {
 		cause = detail.Cause
-		fields = FailureFields(cause)
 	}
-	fields = append(fields, FlowEvidence(cause, &detail)...)
+	fields = CauseFields(cause, &detail)
 	if detail.State == logbook.FlowFailure {
 		fields = append(fields, cli.Field{"next step", fmt.Sprintf("an operator must repair the flow: `conductord flow show %s` lists the repairs", detail.ID)})
 	}
@@ -67,17 +66,36 @@ func IgnoredText(detail *logbook.FlowDetail) string {
 	return count + strings.Join(names, ", ")
 }
 
+// CauseFields returns the cause of a flow's failure, and the further evidence.
+func CauseFields(cause *logbook.Failure, detail *logbook.FlowDetail) []cli.Field {
+	fields := FailureFields(cause)
+	if cause != nil && cause.Origin() == cause {
+		if atom, ok := detail.Atom(cause.Step); ok && atom.IsDropped() && atom.State == logbook.AtomRevertFailure {
+			fields = []cli.Field{revertField(cause)} // no failure started this revert
+		}
+	}
+	return append(fields, FlowEvidence(cause, detail)...)
+}
+
+func revertField(failure *logbook.Failure) cli.Field {
+	undo := logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}
+	return cli.Field{"revert failed", undo.Error()}
+}
+
 func FailureFields(failure *logbook.Failure) []cli.Field {
 	if failure == nil {
 		return nil
 	}
 	if origin := failure.Origin(); origin != failure {
-		undo := logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}
-		return append(FailureFields(origin), cli.Field{"revert failed", undo.Error()})
+		return append(FailureFields(origin), revertField(failure))
+	}
+	kind := failure.Kind
+	if logbook.CauseOf(failure).Kind == logbook.CauseDeadline {
+		kind = string(logbook.CauseDeadline) // no operator has ended the job
 	}
 	fields := []cli.Field{
 		{"failed step", failure.Step},
-		{"failure", failure.Kind + ": " + failure.Message},
+		{"failure", kind + ": " + failure.Message},
 	}
 	if len(failure.Details) > 0 && failure.Kind != logbook.FailureOperator { // there they repeat the message
 		fields = append(fields, cli.Field{"failure details", cli.ValuesText(failure.Details)})
@@ -99,8 +117,16 @@ const stderrLines = 20
 // maxAlsoFailed limits the steps that are named in addition to the step that caused the failure.
 const maxAlsoFailed = 10
 
+// few returns the first fields, and the number of the other fields.
+func few(fields []cli.Field) []cli.Field {
+	if more := len(fields) - maxAlsoFailed; more > 0 {
+		return append(fields[:maxAlsoFailed], cli.Field{fields[0][0], fmt.Sprintf("%d more steps", more)})
+	}
+	return fields
+}
+
 // FlowEvidence returns a flow's evidence beyond the cause of its failure: the other failed
-// steps, and the end of the stderr of the step in the cause. If that step wrote nothing, the
+// reverts and steps, and the end of the stderr of the step in the cause. If that step wrote nothing, the
 // stderr of a deeper step of the cause is shown under that step's name.
 func FlowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []cli.Field) {
 	var named []*logbook.Failure
@@ -110,13 +136,20 @@ func FlowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []
 			rest = append(rest, &rest[0].Causes[i])
 		}
 	}
-	others := detail.AlsoFailed(cause)
-	for _, other := range others[:min(len(others), maxAlsoFailed)] {
-		fields = append(fields, cli.Field{"also failed", other.Step + ": " + other.Kind + ": " + other.Message})
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		last, ok := atom.Last(logbook.ActionRevert)
+		if ok && atom.State == logbook.AtomRevertFailure && last.Failure != nil && (cause == nil || atom.Name != cause.Step) {
+			failure := *last.Failure
+			failure.Step = atom.Name
+			fields = append(fields, revertField(&failure))
+		}
 	}
-	if more := len(others) - maxAlsoFailed; more > 0 {
-		fields = append(fields, cli.Field{"also failed", fmt.Sprintf("%d more steps", more)})
+	var others []cli.Field
+	for _, other := range detail.AlsoFailed(cause) {
+		others = append(others, cli.Field{"also failed", other.Step + ": " + other.Kind + ": " + other.Message})
 	}
+	fields = append(few(fields), few(others)...)
 	for i, failure := range named {
 		atom, ok := detail.Atom(failure.Step)
 		if !ok {

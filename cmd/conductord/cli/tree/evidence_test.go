@@ -57,6 +57,10 @@ func TestEvidence(t *testing.T) {
 		{"a silent undo", cause("p", *cause("q")), []logbook.AtomDetail{
 			tried("p", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "m", "")),
 			tried("q", logbook.AtomReverted, fails(execute, "m", "of q"), undone)}, "stderr of q: of q"},
+		{"two failed reverts", cause("p", *cause("q")), []logbook.AtomDetail{
+			tried("o", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "locked", "of o")),
+			tried("p", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "m", "no way back")),
+			tried("q", logbook.AtomReverted, fails(execute, "m", "of q"), undone)}, "revert failed: step o: handler.exit: locked|stderr of the revert: no way back"},
 		{"one that a round made good", cause(""), []logbook.AtomDetail{
 			tried("p", logbook.AtomReverted, fails(execute, "m", "x"), undone, logbook.Attempt{Action: execute}, undone),
 			tried("q", logbook.AtomPending, fails(execute, "m", "x"), undone)}, ""},
@@ -65,6 +69,14 @@ func TestEvidence(t *testing.T) {
 		if strings.Join(got, "|") != row.want {
 			t.Errorf("%s: got %q, want %q", row.name, got, row.want)
 		}
+	}
+}
+
+// TestDeadlineIsShown: a passed deadline is not shown as an operator's action.
+func TestDeadlineIsShown(t *testing.T) {
+	cause := logbook.RevertCause{Kind: logbook.CauseDeadline, Reason: "its deadline has passed"}.Cancelled("the job was cancelled: its deadline has passed")
+	if got := tree.FailureFields(cause); got[1][1] != "deadline: the job was cancelled: its deadline has passed" {
+		t.Errorf("got %q", got)
 	}
 }
 
