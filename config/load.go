@@ -57,6 +57,7 @@ func load(rows []setting, path string, env []string, flags map[string]string) (*
 			l.blame(key, message)
 		}
 	})
+	l.checkAccessControl()
 	if len(l.faults) > 0 {
 		// Sorted by line. Faults outside the file have line 0 and come last.
 		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) })
@@ -428,5 +429,14 @@ func (l *loader) checkRanges() {
 		if message := row.outOfRange(&l.config); message != "" {
 			l.blame(row.key, message)
 		}
+	}
+}
+
+// checkAccessControl refuses an explicit access_control = true without TLS. Without TLS, the default true
+// has no effect, but an operator who sets the key expects access control.
+func (l *loader) checkAccessControl() {
+	const key = "access_control"
+	if _, given := l.origins[key]; given && l.config.AccessControl && l.config.TLS == (TLS{}) {
+		l.blame(key, "requires tls.ca, tls.cert and tls.key: with plain text, every caller can do everything; set the three files (see conductord cert), or remove access_control")
 	}
 }
