@@ -166,7 +166,8 @@ func TestFaults(t *testing.T) {
 		{"conductor without boards", good + "[conductor]\nboards = []", []string{`18: conductor.boards: must name a board`}},
 		{"nothing", "", []string{"0: node: must be set", "0: cluster.id: must be set", "0: data_dir: must be set", "0: cluster.members: must list"}},
 		{"syntax", good + "[raft\n", []string{"18: expected"}},
-		{"a key twice", good + "[log]\njson = true\njson = true", []string{"19: "}},
+		{"a key twice", good + "[log]\njson = true\njson = true", []string{"19: log.json: is defined twice; delete one of the two lines"}},
+		{"a section twice", good + "[traces]\none_in = 2\n[log]\njson = true\n[traces]\n", []string{"21: traces: is defined twice; merge the two sections [traces] into one"}},
 		{"several at once", "colour = 1\nnode = 3\n[log]\nlevel = \"loud\"\njson = 1\n", []string{
 			"1: colour: ", "2: node: must be a string", "4: log.level: ", "5: log.json: ", "0: cluster.id: ", "0: data_dir: ", "0: cluster.members: ",
 		}},
