@@ -53,6 +53,9 @@ func certInitCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return cli.Because(err, "make an authority")
 			}
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return cli.Because(err, "make the directory")
+			}
 			return writeCredentials(p, made, filepath.Join(dir, AuthorityCert), filepath.Join(dir, AuthorityKey), days)
 		},
 	}
