@@ -23,7 +23,8 @@ type Config struct {
 	DiskReserve  int    // bytes
 	Memory       int    // bytes
 	Insecure     bool   // allow plain text on every address
-	// AccessControl: callers must authenticate. It has an effect only with TLS.
+	// AccessControl: callers must authenticate. It has an effect only with TLS. Load refuses an explicit
+	// true without TLS.
 	AccessControl bool
 
 	TLS       TLS

@@ -77,6 +77,7 @@ func TestGoodFiles(t *testing.T) {
 		{"an IPv6 member", strings.ReplaceAll(good, "127.0.0.1:", "[::1]:"), func(c *config.Config) {
 			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "[::1]:7071", API: "[::1]:7070"}
 		}},
+		{"no access control, in plain text", "access_control = false\n" + good, func(c *config.Config) { c.AccessControl = false }},
 		{"TLS", strings.ReplaceAll(good, "127.0.0.1:", "10.0.0.1:") + "[tls]\nca = '/a'\ncert = '/b'\nkey = '/c'", func(c *config.Config) {
 			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "10.0.0.1:7071", API: "10.0.0.1:7070"}
 			c.TLS = config.TLS{CA: "/a", Cert: "/b", Key: "/c"}
@@ -151,6 +152,8 @@ func TestFaults(t *testing.T) {
 		{"a part of an issuer", good + "[jwt]\nkeys = 'keys.json'", []string{
 			"18: jwt.keys: must be an absolute path or an https URL", "0: jwt.issuer: must be set", "0: jwt.audience: must be set"}},
 		{"an issuer without TLS", good + "[jwt]\nissuer = 'i'\naudience = 'a'\nkeys = '/keys.json'", []string{"18: jwt.issuer: requires tls"}},
+		{"access control without TLS", "access_control = true\n" + good, []string{
+			"1: access_control: requires tls.ca, tls.cert and tls.key: with plain text, every caller can do everything; set the three files (see conductord cert), or remove access_control"}},
 		{"secrets", good + "[secrets]\ndirectory = 'secrets'\ncommand = 'vault'\nenvironment = 'SECRET'", []string{
 			`18: secrets.directory: must be an absolute path, not "secrets"`, `19: secrets.command: must be an absolute path, not "vault"`,
 			`20: secrets.environment: must be 2 to 64 capital letters, digits and underscores, and end with an underscore, not "SECRET"`}},
@@ -163,7 +166,8 @@ func TestFaults(t *testing.T) {
 		{"conductor without boards", good + "[conductor]\nboards = []", []string{`18: conductor.boards: must name a board`}},
 		{"nothing", "", []string{"0: node: must be set", "0: cluster.id: must be set", "0: data_dir: must be set", "0: cluster.members: must list"}},
 		{"syntax", good + "[raft\n", []string{"18: expected"}},
-		{"a key twice", good + "[log]\njson = true\njson = true", []string{"19: "}},
+		{"a key twice", good + "[log]\njson = true\njson = true", []string{"19: log.json: is defined twice; delete one of the two lines"}},
+		{"a section twice", good + "[traces]\none_in = 2\n[log]\njson = true\n[traces]\n", []string{"21: traces: is defined twice; merge the two sections [traces] into one"}},
 		{"several at once", "colour = 1\nnode = 3\n[log]\nlevel = \"loud\"\njson = 1\n", []string{
 			"1: colour: ", "2: node: must be a string", "4: log.level: ", "5: log.json: ", "0: cluster.id: ", "0: data_dir: ", "0: cluster.members: ",
 		}},
@@ -278,6 +282,7 @@ func TestFaultsElsewhere(t *testing.T) {
 		{"an unknown flag", nil, map[string]string{"colour": "1"}, `flags: --colour: there is no such flag`},
 		{"members", nil, map[string]string{"cluster-members": "n1"}, `flags: --cluster-members: must be NAME=RAFT_HOST:PORT,API_HOST:PORT, not "n1"`},
 		{"one member", nil, map[string]string{"cluster-members": "n1=localhost:1,localhost:2;n2=h:0,h:3"}, `flags: --cluster-members: members[1].raft: must have a port`},
+		{"access control without TLS", []string{"CONDUCTORD_ACCESS_CONTROL=true"}, nil, `environment: CONDUCTORD_ACCESS_CONTROL: requires tls.ca, tls.cert and tls.key`},
 		{"no truth", []string{"CONDUCTORD_LOG_JSON=perhaps"}, nil, `environment: CONDUCTORD_LOG_JSON: must be true or false`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -331,6 +336,7 @@ func TestOwnAddresses(t *testing.T) {
 func TestExample(t *testing.T) {
 	want := goodConfig()
 	want.DataDir = "/var/lib/conductord/n1"
+	want.TLS = config.TLS{CA: "/a", Cert: "/b", Key: "/c"} // an explicit access_control = true requires TLS
 	example := config.WriteCommented(want)
 	hidden := regexp.MustCompile(`(?m)^#([a-z_]+ = )`)
 	full := hidden.ReplaceAllString(example, "$1")
@@ -373,11 +379,13 @@ func TestSettings(t *testing.T) {
 		}
 		env = append(env, setting.Env+"="+setting.Default)
 	}
-	got, err := config.Load(write(t, good), env, nil)
+	want := goodConfig()
+	want.TLS = config.TLS{CA: "/a", Cert: "/b", Key: "/c"} // an explicit access_control = true requires TLS
+	got, err := config.Load(write(t, good+"[tls]\nca = '/a'\ncert = '/b'\nkey = '/c'"), env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got, goodConfig()) {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the defaults as text say something else: %+v", got)
 	}
 }

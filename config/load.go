@@ -57,6 +57,7 @@ func load(rows []setting, path string, env []string, flags map[string]string) (*
 			l.blame(key, message)
 		}
 	})
+	l.checkAccessControl()
 	if len(l.faults) > 0 {
 		// Sorted by line. Faults outside the file have line 0 and come last.
 		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) })
@@ -104,7 +105,7 @@ func (l *loader) loadFile(path string) error {
 	if _, err := toml.Decode(text, &document); err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			l.faults = append(l.faults, Fault{Place: path, Line: syntax.Position.Line, Message: syntax.Message})
+			l.faults = append(l.faults, syntaxFault(path, text, syntax))
 			return l.faults // a file that cannot be parsed has no other known faults
 		}
 		return fmt.Errorf("cannot read the configuration %s: %w", path, err)
@@ -118,6 +119,23 @@ func (l *loader) loadFile(path string) error {
 	}
 	l.refuseRest("", document)
 	return nil
+}
+
+// syntaxFault returns the fault of a file that cannot be parsed. For a key or a section that occurs twice, it says how to
+// mend the file: operators append the sections of examples to files that already have them.
+func syntaxFault(path, text string, syntax toml.ParseError) Fault {
+	fault := Fault{Place: path, Line: syntax.Position.Line, Message: syntax.Message}
+	before, twice := strings.CutSuffix(syntax.Message, "' has already been defined.")
+	key, named := strings.CutPrefix(before, "Key '")
+	lines := strings.Split(text, "\n")
+	if !twice || !named || fault.Line < 1 || fault.Line > len(lines) {
+		return fault
+	}
+	fault.Key, fault.Message = key, "is defined twice; delete one of the two lines"
+	if strings.HasPrefix(strings.TrimSpace(lines[fault.Line-1]), "[") {
+		fault.Message = fmt.Sprintf("is defined twice; merge the two sections [%s] into one", key)
+	}
+	return fault
 }
 
 func readBounded(path string) (string, error) {
@@ -428,5 +446,14 @@ func (l *loader) checkRanges() {
 		if message := row.outOfRange(&l.config); message != "" {
 			l.blame(row.key, message)
 		}
+	}
+}
+
+// checkAccessControl refuses an explicit access_control = true without TLS. Without TLS, the default true
+// has no effect, but an operator who sets the key expects access control.
+func (l *loader) checkAccessControl() {
+	const key = "access_control"
+	if _, given := l.origins[key]; given && l.config.AccessControl && l.config.TLS == (TLS{}) {
+		l.blame(key, "requires tls.ca, tls.cert and tls.key: with plain text, every caller can do everything; set the three files (see conductord cert), or remove access_control")
 	}
 }

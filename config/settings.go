@@ -74,7 +74,7 @@ func nodeSettings() []setting {
 		{key: "insecure", target: func(c *Config) any { return &c.Insecure },
 			doc: "Allow plain text on addresses that are not loopback. Everyone who can connect to these addresses can read, cancel and run all jobs"},
 		{key: "access_control", target: func(c *Config) any { return &c.AccessControl },
-			doc: "Authenticate callers, and limit them to the roles of their principals. Needs tls. With false, every caller can do everything"},
+			doc: "Authenticate callers, and limit them to the roles of their principals. Without tls, or with false, every caller can do everything. Without tls, a node refuses an explicit true"},
 	}
 }
 

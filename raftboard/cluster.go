@@ -35,6 +35,8 @@ type Status struct {
 	LogStore                       string        // format of raft's log: bolt or wal
 	LogBytes, LogFreeBytes         uint64        // size of the log's files, and their free part
 	SnapshotIndex, SnapshotBytes   uint64        // last entry of its latest snapshot, and its size; 0: none
+	DiskFreeBytes                  uint64        // free space on the disk of the data directory
+	DiskShort                      bool          // the node needs more free space, so the cluster rejects new work
 	// ClockOffset is the difference between the node's wall clock and the cluster's time, positive
 	// if the clock is ahead; nil: unknown.
 	ClockOffset *time.Duration
@@ -173,7 +175,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		ClusterVersion: int(message.GetClusterVersion()), ProgramVersion: int(message.GetProgramVersion()),
 		TopologyDigest: message.GetTopologyDigest(), TopologyCluster: message.GetTopologyCluster(),
 		LogBytes: message.GetLogBytes(), LogFreeBytes: message.GetLogFreeBytes(), SnapshotIndex: message.GetSnapshotIndex(), SnapshotBytes: message.GetSnapshotBytes(),
-		BackupAge: age, BackupInterval: interval,
+		DiskFreeBytes: message.GetDiskFreeBytes(), DiskShort: message.GetDiskShort(), BackupAge: age, BackupInterval: interval,
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
 	}
 	for _, b := range message.GetBackups() {

@@ -347,6 +347,19 @@ func TestConversionIsRefused(t *testing.T) {
 			t.Error("it was made")
 		}
 	})
+	t.Run("files of another user", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can change the owner")
+		}
+		other := filepath.Join(t.TempDir(), "n1")
+		if err := errors.Join(copyDir(other, dir), os.Chown(filepath.Join(other, "node.json"), 65534, -1)); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, t.Context(), other, logstore.WAL, "belong to the user with the id 65534: run the command as this user")
+		if _, err := membership.CompactLog(t.Context(), other, hclog.NewNullLogger(), func(string) {}); err == nil || !strings.Contains(err.Error(), "run the command as this user") {
+			t.Errorf("a compaction: %v", err)
+		}
+	})
 	t.Run("no such store", func(t *testing.T) { refused(t, t.Context(), dir, "paper", `no log store "paper"`) })
 	t.Run("a node that runs", func(t *testing.T) {
 		c.startAll()

@@ -67,7 +67,7 @@ func (JSONCodec) Unmarshal(data []byte, message any) error {
 		return err
 	}
 	if err := (protojson.UnmarshalOptions{RecursionLimit: MaxJSONDepth + 1}).Unmarshal(wrapped, m); err != nil {
-		return &logbook.InvalidError{Field: "request", Reason: err.Error()}
+		return faultOfJSON(data, m.ProtoReflect().Descriptor(), err)
 	}
 	return nil
 }
@@ -230,15 +230,12 @@ func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 		}
 		return ours.from(&w.out, w.next())
 	}
-	if w.peek() != '{' || kind.FullName().Parent() == "google.protobuf" {
+	if w.peek() != '{' || wellKnown(kind) {
 		w.out.Write(w.next())
 		return nil
 	}
 	return w.members('{', '}', func(key string) error {
-		field := kind.Fields().ByJSONName(key)
-		if field == nil {
-			field = kind.Fields().ByTextName(key)
-		}
+		field := fieldOf(kind, key)
 		if field == nil {
 			return &logbook.InvalidError{Field: fmt.Sprintf("%.64q", key), Reason: fmt.Sprintf("%s has no such field", kind.FullName())}
 		}
@@ -248,7 +245,7 @@ func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 
 // field copies the value of a field, which may be a list or a map.
 func (w *walker) field(field protoreflect.FieldDescriptor) error {
-	named := field.IsList() && field.Message() != nil && command.OptionsOf(field.Message()).Form == v1.Form_NAMED
+	named := isNamed(field)
 	switch {
 	case named && w.reads && w.peek() == '{':
 		return w.readNamed(field)

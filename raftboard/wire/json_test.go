@@ -62,6 +62,9 @@ func TestJSONBothWays(t *testing.T) {
 			if err := (wire.JSONCodec{}).Unmarshal([]byte(test.json), read); err != nil || !proto.Equal(read, test.message) {
 				t.Errorf("Unmarshal gives %v, %v; want %v", read, err, test.message)
 			}
+			if err := wire.ValueFault([]byte(test.json), read); err != nil {
+				t.Errorf("a fault in accepted data: %v", err)
+			}
 		})
 	}
 }
@@ -114,6 +117,58 @@ func TestJSONRefused(t *testing.T) {
 	}
 }
 
+// TestJSONValuesRefused: the error names the field and its limit or type, in our words.
+func TestJSONValuesRefused(t *testing.T) {
+	for json, want := range map[string]string{
+		`{"priority":3000000000}`:           "priority is invalid: 3000000000 is not a whole number from -2147483648 to 2147483647",
+		`{"priority":"-3000000000"}`:        `priority is invalid: "-3000000000" is not a whole number from -2147483648 to 2147483647`,
+		`{"priority":"high"}`:               `priority is invalid: "high" is not a whole number from -2147483648 to 2147483647`,
+		`{"priority":1.5}`:                  "priority is invalid: 1.5 is not a whole number from -2147483648 to 2147483647",
+		`{"priority":1e10}`:                 "priority is invalid: 1e10 is not a whole number from -2147483648 to 2147483647",
+		`{"priority":[1]}`:                  "priority is invalid: a list is not a whole number from -2147483648 to 2147483647",
+		`{"max_crashes":-1}`:                "max_crashes is invalid: -1 is not a whole number from 0 to 4294967295",
+		`{"maxCrashes":4294967296}`:         "max_crashes is invalid: 4294967296 is not a whole number from 0 to 4294967295",
+		`{"retry":{"attempts":true}}`:       "attempts is invalid: true is not a whole number from 0 to 4294967295",
+		`{"hold":"yes"}`:                    `hold is invalid: "yes" is not true or false`,
+		`7`:                                 "request is invalid: 7 is not an object",
+		`{"hold":1}`:                        "hold is invalid: 1 is not true or false",
+		`{"name":1}`:                        "name is invalid: 1 is not text",
+		`{"name":{"a":"b"}}`:                "name is invalid: an object is not text",
+		`{"tags":"a"}`:                      `tags is invalid: "a" is not a list`,
+		`{"tags":["a",null]}`:               "tags is invalid: null is not text",
+		`{"book":[]}`:                       "book is invalid: a list is not an object",
+		`{"book":{"flows":{}}}`:             "flows is invalid: an object is not a list",
+		`{"book":{"flows":[{"id":"a"},7]}}`: "flows is invalid: 7 is not an object",
+		`{"not_before":"tomorrow"}`:         `not_before is invalid: "tomorrow" is not a time such as "2026-01-31T15:04:05Z"`,
+		`{"not_before":1790000000}`:         `not_before is invalid: 1790000000 is not a time such as "2026-01-31T15:04:05Z"`,
+		`{"retry":{"delay":"10m"}}`:         `delay is invalid: "10m" is not a duration in seconds such as "1.5s"`,
+	} {
+		err := wire.JSONCodec{}.Unmarshal([]byte(json), new(v1.Posting))
+		if !errors.Is(err, logbook.ErrInvalid) || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", json, err, want)
+		}
+	}
+	for json, want := range map[string]string{
+		`{"sequence":18446744073709551616}`: "sequence is invalid: 18446744073709551616 is not a whole number from 0 to 18446744073709551615",
+		`{"sequence":-1}`:                   "sequence is invalid: -1 is not a whole number from 0 to 18446744073709551615",
+	} {
+		if err := (wire.JSONCodec{}).Unmarshal([]byte(json), new(v1.Job)); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", json, err, want)
+		}
+	}
+}
+
+// TestJSONNumbersAccepted: a whole number in any form that protojson accepts.
+func TestJSONNumbersAccepted(t *testing.T) {
+	for _, text := range []string{"-7", `"-7"`, "-7.0", "-0.7e1", `"-70e-1"`, "-700000000000000000000e-20"} {
+		var read v1.Posting
+		data := []byte(`{"priority":` + text + `}`)
+		if err := (wire.JSONCodec{}).Unmarshal(data, &read); err != nil || read.Priority != -7 || wire.ValueFault(data, &read) != nil {
+			t.Errorf("%s: got %d, %v, %v", text, read.Priority, err, wire.ValueFault(data, &read))
+		}
+	}
+}
+
 func TestJSONDepthAtTheLimit(t *testing.T) {
 	deep := strings.Repeat("[", wire.MaxJSONDepth-1) + strings.Repeat("]", wire.MaxJSONDepth-1)
 	var read v1.Posting
@@ -137,16 +192,20 @@ func TestJSONOfBadValues(t *testing.T) {
 	}
 }
 
-// FuzzJSON: accepted input is written as JSON that decodes to the same message.
+// FuzzJSON: accepted input has no fault, and is written as JSON that decodes to the same message.
 func FuzzJSON(f *testing.F) {
 	for _, test := range formed {
 		f.Add([]byte(test.json))
 	}
 	f.Add([]byte(`{"postings":[{"store":{"a":{"b":[1,2,{"c":null}]}}}]}`))
+	f.Add([]byte(`{"postings":[{"tags":["a"],"retry":{"delay":"1s","attempts":3},"priority":3000000000}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var first, second v1.PostRequest
 		if (wire.JSONCodec{}).Unmarshal(data, &first) != nil {
 			return
+		}
+		if err := wire.ValueFault(data, &first); err != nil {
+			t.Fatalf("read, and has a fault: %v", err)
 		}
 		text, err := wire.JSONCodec{}.Marshal(&first)
 		if err != nil {

@@ -19,7 +19,7 @@ func TestUnknownBoards(t *testing.T) {
 		want string // part of stderr
 	}{
 		{"job list --board nihgt", cli.ExitNotFound, `there is no board "nihgt"; did you mean "night"?: not found`},
-		{"job list --board else", cli.ExitNotFound, `there is no board "else": not found`},
+		{"job list --board else", cli.ExitNotFound, "there is no board \"else\": not found\nconductord: `conductord board list` lists the boards\n"},
 		{"job list --board empty", 0, ""},
 		{"job list --board night --kind pant", 0, `no job or conductor has the kind "pant"; did you mean "paint"?`},
 		{"job list --board night --kind sing", 0, ""},

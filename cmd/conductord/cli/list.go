@@ -155,6 +155,14 @@ func AdviseCreate(err error, board string) error {
 	return Advised(err, "the first posting creates a board, or run `conductord board create "+Operand(board)+"`")
 }
 
+// AdviseList adds the command that lists the boards, if a board is missing.
+func AdviseList(err error) error {
+	if !errors.Is(err, jobs.ErrNotFound) {
+		return err
+	}
+	return Advised(err, "`conductord board list` lists the boards")
+}
+
 // CheckBoards refuses a board in --board that does not exist. Otherwise a misspelt name would look
 // like an empty board.
 func CheckBoards(ctx context.Context, cluster jobs.Boards, cmd *cobra.Command) error {
@@ -173,7 +181,7 @@ func CheckBoards(ctx context.Context, cluster jobs.Boards, cmd *cobra.Command) e
 			}
 			known = append(known, board.Name)
 		}
-		return fmt.Errorf("there is no board %q%s: %w", name, meant.Hint(name, known), jobs.ErrNotFound)
+		return AdviseList(fmt.Errorf("there is no board %q%s: %w", name, meant.Hint(name, known), jobs.ErrNotFound))
 	}
 	return nil
 }

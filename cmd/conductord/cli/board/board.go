@@ -37,7 +37,7 @@ func boardVerb(p *cli.Program, use, short, long string, do func(ctx context.Cont
 		Use: use + " BOARD", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, args []string) error {
 			if err := do(ctx, cluster, args[0]); err != nil {
-				return cli.Because(err, "%s board %s", use, args[0])
+				return cli.Because(cli.AdviseCreate(err, args[0]), "%s board %s", use, args[0])
 			}
 			return showBoard(ctx, p, cluster, args[0], func(b *jobs.BoardStatus) string { return " " + openText(p, b) + ", " + limitsText(b.Limits) })
 		}),
@@ -193,7 +193,7 @@ func limitCommand(p *cli.Program) *cobra.Command {
 		func(ctx context.Context, cluster jobs.Boards, name string) error {
 			status, err := cluster.BoardStatus(ctx, name)
 			if err != nil {
-				return cli.AdviseCreate(err, name)
+				return err
 			}
 			limits := status.Limits
 			for i, limit := range []struct{ to, from *uint64 }{
@@ -223,7 +223,7 @@ func deleteCommand(p *cli.Program) *cobra.Command {
 		Use: "delete BOARD", Short: "Delete an empty board, with its limits", Args: cobra.ExactArgs(1),
 		Long: "Delete a board with its limits and rates. It must have no jobs, including finished jobs, and no schedules.",
 		RunE: cli.About(p, cli.Name, func(ctx context.Context, cluster cli.Cluster, board string) error {
-			return cli.Because(cluster.DeleteBoard(ctx, board), "delete board %s", board)
+			return cli.Because(cli.AdviseList(cluster.DeleteBoard(ctx, board)), "delete board %s", board)
 		}),
 	}
 }
@@ -243,7 +243,7 @@ func ageingCommand(p *cli.Program) *cobra.Command {
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
 				if err := cluster.AgeBoard(ctx, args[0], step); err != nil {
-					return cli.Because(err, "set the ageing of board %s", args[0])
+					return cli.Because(cli.AdviseCreate(err, args[0]), "set the ageing of board %s", args[0])
 				}
 				return showBoard(ctx, p, cluster, args[0], func(b *jobs.BoardStatus) string { return ", ageing: " + cli.OrDash(ageingText(p, b.Ageing)) })
 			})
@@ -260,7 +260,7 @@ func countCommand(p *cli.Program) *cobra.Command {
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, names []string) error {
 			boards, err := namedBoards(ctx, cluster, names)
 			if err != nil {
-				return cli.Because(err, "count the jobs of boards")
+				return cli.Because(cli.AdviseList(err), "count the jobs of boards")
 			}
 			return writeBoardCounts(p, boards)
 		}),

@@ -15,13 +15,14 @@ import (
 
 // TestBoardCommands runs the verbs in the order of a board's life.
 func TestBoardCommands(t *testing.T) {
+	const toCreate = "board \"day\": not found\nconductord: the first posting creates a board, or run `conductord board create day`\n"
 	cluster := clitest.Open(t)
 	for _, row := range []struct {
 		args string
 		code int
 		want string // part of stdout or stderr
 	}{
-		{"board show night", cli.ExitNotFound, "not found"},
+		{"board show day", cli.ExitNotFound, toCreate},
 		{"board create night", 0, "night open, no limits"},
 		{"board limit night", cli.ExitUsage, "name a limit"},
 		{"board limit night --jobs 1 --postings-per-second 5", 0, "night open, at most 1 unfinished jobs, 5 postings per second"},
@@ -44,7 +45,12 @@ func TestBoardCommands(t *testing.T) {
 		{"board show night", 0, "waiting jobs keep their current priority"},
 		{"board ageing night soon", cli.ExitUsage, `"soon" is neither "off" nor a duration such as 1m`},
 		{"board ageing night 1ms", cli.ExitUsage, "the interval must be 0"},
-		{"board ageing day 1m", cli.ExitNotFound, "not found"},
+		{"board limit day --jobs 1", cli.ExitNotFound, toCreate},
+		{"board pause day", cli.ExitNotFound, toCreate},
+		{"board resume day", cli.ExitNotFound, toCreate},
+		{"board ageing day 1m", cli.ExitNotFound, toCreate},
+		{"board wait day", cli.ExitNotFound, toCreate},
+		{"board delete day", cli.ExitNotFound, "board \"day\": not found\nconductord: `conductord board list` lists the boards\n"},
 		{"board delete default", cli.ExitConflict, "always exists"},
 	} {
 		got := clitest.Run(t, cluster, strings.Fields(row.args)...)

@@ -24,8 +24,8 @@ func TestBoardCount(t *testing.T) {
 		{"orders/new orders/new orders/n*", 0, "BOARD UNFINISHED CLAIMABLE|orders/new 2 2|total 2 2|"},
 		{"", 0, "BOARD UNFINISHED CLAIMABLE COMPLETED|default 0 0 0|mail 1 1 1|orders/late 1 1 0|orders/new 2 2 0|total 4 4 1|"},
 		{"none*", 0, "BOARD UNFINISHED|total 0|"},
-		{"mail none", cli.ExitNotFound, "conductord: cannot count the jobs of boards: board \"none\": not found|"},
-		{"o*s", cli.ExitNotFound, "conductord: cannot count the jobs of boards: board \"o*s\": not found|"},
+		{"mail none", cli.ExitNotFound, "conductord: cannot count the jobs of boards: board \"none\": not found|conductord: `conductord board list` lists the boards|"},
+		{"o*s", cli.ExitNotFound, "conductord: cannot count the jobs of boards: board \"o*s\": not found|conductord: `conductord board list` lists the boards|"},
 	} {
 		got := clitest.Run(t, cluster, append([]string{"board", "count"}, strings.Fields(row.args)...)...)
 		var lines string

@@ -58,7 +58,7 @@ type waited interface {
 // not exist is an error, unless the command waits for the board's first job.
 func waitForBoard(ctx context.Context, p *cli.Program, cluster waited, waiting await.Waiting) error {
 	if _, err := cluster.BoardStatus(ctx, waiting.Board); err != nil && (!waiting.Some || !errors.Is(err, jobs.ErrNotFound)) {
-		return cli.Because(err, "wait for board %s", waiting.Board)
+		return cli.Because(cli.AdviseCreate(err, waiting.Board), "wait for board %s", waiting.Board)
 	}
 	what := statesSaid(waiting.States)
 	waiting.Progress = jobcmd.Saying(p, func(status await.Status) string {

@@ -70,8 +70,9 @@ func checkCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the cluster and how many voters it can lose; exit 1 if an operator is needed",
-		Long: "Check that all members answer, are ready and have caught up, that their clocks are in sync, and that scheduled\n" +
-			"backups are usable and not overdue. Each flag adds a test. Tests do not affect running jobs.\n\n" +
+		Long: "Check that all members answer, are ready and have caught up, that their clocks are in sync, that their\n" +
+			"disks have enough free space, and that scheduled backups are usable and not overdue. Each flag adds a test.\n" +
+			"Tests do not affect running jobs.\n\n" +
 			"If --states finds a member whose state differs from the majority, this member stops and keeps its state as\n" +
 			"evidence. The leader also compares the states every cluster.verify_interval.",
 		Args: cobra.NoArgs,
@@ -238,6 +239,10 @@ func problemsOf(s *raftboard.Status, commit uint64) (problems []string) {
 	}
 	if s.ClockOffset != nil && s.ClockOffset.Abs() > usualClock {
 		problems = append(problems, fmt.Sprintf("the clock of %s is off by %s: check its time service", s.Node, offsetText(s.ClockOffset)))
+	}
+	if s.DiskShort {
+		problems = append(problems, fmt.Sprintf("the disk of %s has too little free space, %d MiB, so the cluster rejects new work: free space, use a larger disk, or set a smaller disk_reserve",
+			s.Node, s.DiskFreeBytes>>20))
 	}
 	if s.BackupInterval > 0 && s.BackupAge > usualBackup*s.BackupInterval {
 		problems = append(problems, fmt.Sprintf("scheduled backups of %s are overdue: the newest is %s old, and the interval is %s: see the log of the node",

@@ -107,6 +107,7 @@ func statusMessage(s *raftboard.Status) *v1.StatusResponse {
 		LastContact: command.DurationToProto(s.LastContact), LogStore: s.LogStore, Sessions: s.Sessions, Ready: s.Ready, NotReady: s.NotReady,
 		Jobs: map[string]uint64{}, MembersDiffer: s.MembersDiffer, ClusterVersion: uint32(s.ClusterVersion), ProgramVersion: uint32(s.ProgramVersion),
 		LogBytes: s.LogBytes, LogFreeBytes: s.LogFreeBytes, SnapshotIndex: s.SnapshotIndex, SnapshotBytes: s.SnapshotBytes,
+		DiskFreeBytes: s.DiskFreeBytes, DiskShort: s.DiskShort,
 	}
 	if s.BackupInterval > 0 {
 		message.BackupAge, message.BackupInterval = durationpb.New(s.BackupAge), durationpb.New(s.BackupInterval)

@@ -125,6 +125,9 @@ func TestClusterCheck(t *testing.T) {
 			Out: "1 more voter can be lost\n", Err: "conductord: the cluster needs attention: n3 is 49990 entries behind\n", Code: cli.ExitFailed}},
 		{"a wrong clock", func(n []raftboard.NodeStatus) { n[2].Status.ClockOffset = &offset }, clitest.Said{
 			Out: "1 more voter can be lost\n", Err: "conductord: the cluster needs attention: the clock of n3 is off by +2.000s: check its time service\n", Code: cli.ExitFailed}},
+		{"a full disk", func(n []raftboard.NodeStatus) { n[2].Status.DiskFreeBytes, n[2].Status.DiskShort = 30<<20, true }, clitest.Said{
+			Out: "1 more voter can be lost\n", Err: "conductord: the cluster needs attention: the disk of n3 has too little free space, 30 MiB, so the cluster rejects new work: " +
+				"free space, use a larger disk, or set a smaller disk_reserve\n", Code: cli.ExitFailed}},
 		{"an old backup", func(n []raftboard.NodeStatus) {
 			n[1].Status.BackupInterval, n[1].Status.BackupAge = 24*time.Hour, 24*time.Hour
 			n[2].Status.BackupInterval, n[2].Status.BackupAge = time.Hour, 3*time.Hour

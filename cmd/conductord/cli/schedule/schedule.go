@@ -48,7 +48,11 @@ func scheduleVerb(p *cli.Program, use, short, long string, do func(ctx context.C
 				if err != nil {
 					return err
 				}
-				return cli.Because(do(ctx, keeper, name), "%s schedule %s", use, name.Name)
+				err = do(ctx, keeper, name)
+				if errors.Is(err, jobs.ErrNotFound) {
+					err = cli.Advised(err, "--board names the board of the schedule; `conductord schedule list` lists the schedules of all boards")
+				}
+				return cli.Because(err, "%s schedule %s", use, name.Name)
 			})
 		},
 	}

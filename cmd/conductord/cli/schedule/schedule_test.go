@@ -61,7 +61,7 @@ updated: TIME
 		{"set yearly --rule @daily --kind k --set slot=1", cli.ExitUsage, "", "which every slot sets"},
 		{"list", 0, "BOARD NAME RULE ZONE NEXT ACTIVE WAITING POSTED SKIPPED\ndefault yearly 0 0 1 1 * UTC AGO 1 1 1 0\n", ""},
 		{"delete yearly", 0, "", ""},
-		{"show yearly", cli.ExitNotFound, "", "not found"},
+		{"show yearly", cli.ExitNotFound, "", "not found\nconductord: --board names the board of the schedule; `conductord schedule list` lists the schedules of all boards\n"},
 	} {
 		args := strings.Fields(row.args)
 		for i := range args {

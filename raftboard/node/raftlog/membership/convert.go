@@ -50,8 +50,12 @@ func CompactLog(ctx context.Context, dataDir string, logger hclog.Logger, step f
 
 // withStopped calls do with the data directory of a stopped node.
 func withStopped(dataDir string, use func(*IdentityStore) error) (err error) {
-	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err != nil {
+	file, err := os.Stat(filepath.Join(dataDir, identityFile))
+	if err != nil {
 		return fmt.Errorf("it is not the data directory of a node: %w", err)
+	}
+	if err := checkOwner(dataDir, file); err != nil {
+		return err
 	}
 	lock, err := LockDataDir(dataDir)
 	if err != nil {
