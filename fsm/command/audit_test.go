@@ -16,6 +16,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/internal/filled"
+	"github.com/conductord/conductord/logbook"
 )
 
 // TestRecordsSayWhatWasDone: the audit record of a command has its target and its parameters. No
@@ -73,18 +74,18 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 func TestEveryRecord(t *testing.T) {
 	const path = "testdata/records.txt"
 	var records strings.Builder
-	write := func(name string, of protoreflect.MessageType, audited bool) {
-		if !audited {
-			fmt.Fprintf(&records, "%s: no record\n", name)
-			return
-		}
-		message := filled.Messages(of, func(field protoreflect.FieldDescriptor) string {
+	fill := func(of protoreflect.MessageType) proto.Message {
+		return filled.Messages(of, func(field protoreflect.FieldDescriptor) string {
 			switch name := field.FullName(); {
+			case name == "conductord.v1.Failure.kind":
+				return logbook.FailureOperator
 			case name.Parent() == "conductord.v1.Value", strings.HasPrefix(string(name), "conductord.v1.Failure."), name.Name() == "hash":
 				return "canary"
 			}
 			return "t" + fmt.Sprint(field.Number())
 		})[0]
+	}
+	write := func(name string, message proto.Message) {
 		target, change := command.Target(message), command.ChangeOf(message)
 		fmt.Fprintf(&records, "%s: %s | %s\n", name, target, change)
 		if strings.Contains(target+change, "canary") {
@@ -92,7 +93,11 @@ func TestEveryRecord(t *testing.T) {
 		}
 	}
 	for _, verb := range command.Verbs() {
-		write(verb.Name, verb.Request().ProtoReflect().Type(), verb.Audited())
+		if message := fill(verb.Request().ProtoReflect().Type()); command.Audited(verb.Command(message)) {
+			write(verb.Name, message)
+		} else {
+			fmt.Fprintf(&records, "%s: no record\n", verb.Name)
+		}
 	}
 	for name, call := range filled.Calls(v1.File_conductord_v1_service_proto) {
 		of, err := protoregistry.GlobalTypes.FindMessageByName(call.Input().FullName())
@@ -100,7 +105,7 @@ func TestEveryRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(name, "ClusterService/") && command.PermissionOf(name) == command.Administer {
-			write(name, of, true)
+			write(name, fill(of))
 		}
 	}
 	if *rewrite {

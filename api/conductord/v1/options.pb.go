@@ -283,12 +283,14 @@ func (On) EnumDescriptor() ([]byte, []int) {
 
 // Rule describes the needs and the effect of a call or a command.
 type Rule struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Needs         Permission             `protobuf:"varint,1,opt,name=needs,proto3,enum=conductord.v1.Permission" json:"needs,omitempty"`
-	Applies       string                 `protobuf:"bytes,2,opt,name=applies,proto3" json:"applies,omitempty"`      // for a call that only applies a command: name of the command, whose rule applies to the call
-	Grows         bool                   `protobuf:"varint,3,opt,name=grows,proto3" json:"grows,omitempty"`         // it adds work, so nodes refuse it while memory or disk is short
-	Unaudited     bool                   `protobuf:"varint,4,opt,name=unaudited,proto3" json:"unaudited,omitempty"` // no record in the audit log, because events of jobs have the same facts
-	Elsewhere     bool                   `protobuf:"varint,5,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"` // it can name boards of other clusters
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Needs   Permission             `protobuf:"varint,1,opt,name=needs,proto3,enum=conductord.v1.Permission" json:"needs,omitempty"`
+	Applies string                 `protobuf:"bytes,2,opt,name=applies,proto3" json:"applies,omitempty"` // for a call that only applies a command: name of the command, whose rule applies to the call
+	Grows   bool                   `protobuf:"varint,3,opt,name=grows,proto3" json:"grows,omitempty"`    // it adds work, so nodes refuse it while memory or disk is short
+	// No record in the audit log, because events of jobs have the same facts. A trash by an operator has a
+	// record: see command.Audited.
+	Unaudited     bool `protobuf:"varint,4,opt,name=unaudited,proto3" json:"unaudited,omitempty"`
+	Elsewhere     bool `protobuf:"varint,5,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"` // it can name boards of other clusters
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
