@@ -64,10 +64,10 @@ func ChangeOf(message proto.Message) string {
 }
 
 func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescriptor) bool) (told []string) {
-	size, untold := 0, OptionsOf(message.Descriptor()).untold
-	for i := range untold {
+	size, options := 0, OptionsOf(message.Descriptor())
+	for i := range options.untold {
 		field := message.Descriptor().Fields().Get(i)
-		if leaveOut(field) || untold[i] || !field.IsList() && !message.Has(field) {
+		if leaveOut(field) || options.untold[i] || !options.told[i] && !field.IsList() && !message.Has(field) {
 			continue
 		}
 		value := changed(field, message.Get(field))

@@ -57,6 +57,8 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 		{&v1.SaveScheduleCommand{Schedule: &v1.Schedule{Board: "orders", Name: "nightly", Rule: "0 3 * * *", Posting: &v1.Posting{Name: "n", Kind: "k", Details: steps, Store: []*v1.NamedValue{{Name: "a", Value: steps}}, Tags: []string{"x", "y z"}}}},
 			"board=orders name=nightly", `schedule={board=orders name=nightly rule="0 3 * * *" posting={name=n kind=k tags=[x,"y z"] labels=[]}}`},
 		{&v1.DrainCommand{Conductor: "c", Finish: true}, "conductor=c", "finish=true"},
+		{&v1.SetVoteRequest{Name: "n4"}, "name=n4", "vote=false"},
+		{&v1.SetVoteRequest{Name: "n4", Vote: true, Replaces: "n1"}, "name=n4", "vote=true replaces=n1"},
 		{&v1.AddMemberRequest{Name: "n4", RaftAddress: "10.0.0.4:7071", Replaces: "n1"}, "name=n4", "raft_address=10.0.0.4:7071 replaces=n1"},
 	} {
 		target, change := command.Target(row.message), command.ChangeOf(row.message)
