@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -28,6 +29,9 @@ func (t *txn) drainConductor(c *v1.DrainCommand) error {
 		if standing := len(t.keys(tableDrain, nil)); standing >= jobs.MaxDrains {
 			return &logbook.LimitError{Field: "drains", Limit: jobs.MaxDrains, Size: int64(standing) + 1, Unit: "drains"}
 		}
+	}
+	if standing != nil { // without a new reason, the old one stays
+		request.Reason = cmp.Or(request.Reason, standing.Reason)
 	}
 	drain := jobs.Drain{Conductor: request.Conductor, Finish: request.Finish, By: request.By, Reason: request.Reason, At: t.now}
 	t.putMessage(tableDrain, []byte(drain.Conductor), nil, command.DrainToProto(&drain))
