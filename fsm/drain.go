@@ -22,7 +22,7 @@ func (t *txn) drainConductor(c *v1.DrainCommand) error {
 	case standing != nil && standing.Finish == request.Finish:
 		return nil
 	case standing == nil && !request.Absent && !t.registered(request.Conductor):
-		return fmt.Errorf("cannot drain conductor %q: %w: no live conductor has this name; set absent to drain the name in advance",
+		return fmt.Errorf("cannot drain conductor %q: %w: no live conductor has this name; to drain a name in advance, mark it as absent",
 			request.Conductor, jobs.ErrNotFound)
 	}
 	if standing == nil {
