@@ -15,7 +15,7 @@ const maxRecordsExamined = 10_000
 // audit adds a record of a principal's command, with its refusal if there is one.
 func (t *txn) audit(c *v1.Command, refused error) {
 	verb := command.VerbOf(c)
-	if t.by == "" || !verb.Audited() {
+	if t.by == "" || !command.Audited(c) {
 		return
 	}
 	record := access.Record{

@@ -119,7 +119,7 @@ func (t *txn) roomForBoard(name, by string) error {
 		return &logbook.LimitError{Field: "boards", Limit: jobs.MaxKeptBoards, Size: int64(count) + 1, Unit: "boards"}
 	case by != "" && own >= share:
 		what := fmt.Sprintf("the share of principal %q in the boards", by)
-		return &fullError{what, &logbook.LimitError{Field: what, Limit: int64(share), Size: int64(own) + 1, Unit: "boards, which is half of the boards that other principals do not use"}}
+		return &fullError{what, &logbook.LimitError{Field: what, Limit: int64(share), Size: int64(own) + 1, Unit: "boards, which is half of the boards that other principals do not use"}, ""}
 	}
 	return nil
 }
@@ -304,18 +304,29 @@ func (t *txn) roomOn(name string, size uint64) error {
 
 func ofBoard(name string, over *logbook.LimitError) error {
 	over.Field = fmt.Sprintf("board %q %s", name, over.Field)
-	return &fullError{fmt.Sprintf("board %q", name), over}
+	return &fullError{fmt.Sprintf("board %q", name), over, raiseLimit}
 }
+
+// raiseLimit is the next step after the refusal of a posting.
+const raiseLimit = "; try again later, or ask an administrator for a higher limit"
 
 // fullError is a LimitError that names the board or the quota.
 type fullError struct {
 	what string
 	*logbook.LimitError
+	next string // the next step; empty: none
 }
 
 func (e *fullError) Error() string {
-	return fmt.Sprintf("%s is at its limit: at most %d %s", e.what, e.Limit, e.Unit)
+	unit := e.Unit
+	if e.Limit == 1 && unit == unfinishedJobs {
+		unit = "unfinished job"
+	}
+	return fmt.Sprintf("%s is at its limit: at most %d %s%s", e.what, e.Limit, unit, e.next)
 }
+
+// unfinishedJobs is the unit of limits of jobs.
+const unfinishedJobs = "unfinished jobs"
 
 func (e *fullError) Unwrap() error { return e.LimitError }
 
@@ -324,7 +335,7 @@ func (e *fullError) Unwrap() error { return e.LimitError }
 func overLoad(most, mostBytes, unfinished, bytes, size uint64) *logbook.LimitError {
 	switch {
 	case most > 0 && unfinished >= most:
-		return &logbook.LimitError{Field: "jobs", Limit: int64(most), Size: int64(unfinished) + 1, Unit: "unfinished jobs"}
+		return &logbook.LimitError{Field: "jobs", Limit: int64(most), Size: int64(unfinished) + 1, Unit: unfinishedJobs}
 	case mostBytes > 0 && bytes+size > mostBytes:
 		return &logbook.LimitError{Field: "bytes", Limit: int64(mostBytes), Size: int64(bytes + size), Unit: "bytes of unfinished jobs"}
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -21,13 +22,16 @@ func (t *txn) drainConductor(c *v1.DrainCommand) error {
 	case standing != nil && standing.Finish == request.Finish:
 		return nil
 	case standing == nil && !request.Absent && !t.registered(request.Conductor):
-		return fmt.Errorf("cannot drain conductor %q: %w: no live conductor has this name; set absent to drain the name in advance",
+		return fmt.Errorf("cannot drain conductor %q: %w: no live conductor has this name; to drain a name in advance, mark it as absent",
 			request.Conductor, jobs.ErrNotFound)
 	}
 	if standing == nil {
 		if standing := len(t.keys(tableDrain, nil)); standing >= jobs.MaxDrains {
 			return &logbook.LimitError{Field: "drains", Limit: jobs.MaxDrains, Size: int64(standing) + 1, Unit: "drains"}
 		}
+	}
+	if standing != nil { // without a new reason, the old one stays
+		request.Reason = cmp.Or(request.Reason, standing.Reason)
 	}
 	drain := jobs.Drain{Conductor: request.Conductor, Finish: request.Finish, By: request.By, Reason: request.Reason, At: t.now}
 	t.putMessage(tableDrain, []byte(drain.Conductor), nil, command.DrainToProto(&drain))

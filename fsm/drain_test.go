@@ -37,6 +37,23 @@ func TestDrainsAreBounded(t *testing.T) {
 	}
 }
 
+// TestDrainKeepsItsReason: a repeat of a drain with another value of finish keeps the reason, unless the
+// repeat has a reason.
+func TestDrainKeepsItsReason(t *testing.T) {
+	r := newRig(t)
+	for _, row := range []struct {
+		reason, want string
+		finish       bool
+	}{{"a new kernel", "a new kernel", false}, {"", "a new kernel", true}, {"a new disk", "a new disk", false}} {
+		c := drainConductor("c1")
+		c.GetDrainConductor().Reason, c.GetDrainConductor().Finish = row.reason, row.finish
+		r.ok(c)
+		if drains, err := r.Drains(); err != nil || len(drains) != 1 || drains[0].Reason != row.want || drains[0].Finish != row.finish {
+			t.Errorf("drains %+v after %+v, %v", drains, row, err)
+		}
+	}
+}
+
 // TestUndrainTellsWhoWaits: the end of a drain wakes waiting claims. Its repeat and a new drain do
 // not.
 func TestUndrainTellsWhoWaits(t *testing.T) {

@@ -387,11 +387,11 @@ func TestReopenedJobsNeedRoom(t *testing.T) {
 	}{
 		{"no limit", ended, &v1.BoardLimits{}, asked("rerun", ""), ""},
 		{"room for both", ended, &v1.BoardLimits{Jobs: 2}, asked("rerun", ""), ""},
-		{"too many jobs", ended, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" is at its limit: at most 1 unfinished jobs`},
-		{"too many jobs, backwards", ended, &v1.BoardLimits{Jobs: 1}, asked("retry-revert", ""), `board "default" is at its limit: at most 1 unfinished jobs`},
+		{"too many jobs", ended, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" is at its limit: at most 1 unfinished job`},
+		{"too many jobs, backwards", ended, &v1.BoardLimits{Jobs: 1}, asked("retry-revert", ""), `board "default" is at its limit: at most 1 unfinished job`},
 		{"too many bytes", ended, &v1.BoardLimits{Bytes: 200}, asked("complete", "y"), `board "default" is at its limit: at most 200 bytes`},
 		{"a cancelled job, undone further", cancelled, &v1.BoardLimits{Jobs: 1}, asked("retry-revert", ""), ""},
-		{"a cancelled job, run again", cancelled, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" is at its limit: at most 1 unfinished jobs`},
+		{"a cancelled job, run again", cancelled, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" is at its limit: at most 1 unfinished job`},
 		{"a word that holds", ended, &v1.BoardLimits{Jobs: 1}, held(asked("complete", "y")).GetIntervene(), ""},
 		{"a word that is taken back", heard, &v1.BoardLimits{Jobs: 1}, asked("take-back", ""), ""},
 	} {

@@ -98,7 +98,15 @@ func (m *model) limits(name string) jobs.BoardLimits {
 }
 
 func overLimit(board, what string, limit, size uint64, unit string) error {
-	return fmt.Errorf("board %q is at its limit: at most %d %s%w", board, limit, unit, silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
+	return fmt.Errorf("board %q is at its limit: at most %d %s; try again later, or ask an administrator for a higher limit%w", board, limit, singular(limit, unit), silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
+}
+
+// singular returns the unit of a limit of jobs.
+func singular(limit uint64, unit string) string {
+	if limit == 1 && unit == "unfinished jobs" {
+		return "unfinished job"
+	}
+	return unit
 }
 
 // room refuses a job that exceeds the limits of a board.

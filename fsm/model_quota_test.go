@@ -106,7 +106,7 @@ func (m *model) used(q *modelQuota) (used access.Amounts) {
 }
 
 func overQuota(q *modelQuota, what string, limit, size uint64, unit string) error {
-	return fmt.Errorf("quota of %s is at its limit: at most %d %s%w", q.Subject, limit, unit, silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
+	return fmt.Errorf("quota of %s is at its limit: at most %d %s; try again later, or ask an administrator for a higher limit%w", q.Subject, limit, singular(limit, unit), silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
 }
 
 // quotasHold refuses a job that exceeds a quota.

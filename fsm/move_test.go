@@ -67,7 +67,7 @@ func TestMovesAreBounded(t *testing.T) {
 	}
 	r.posted(onBoard("e", "day"))
 	r.ok(&v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{Board: "day", Limits: &v1.BoardLimits{Jobs: 1, PostingsPerSecond: 1}}}})
-	if said := r.refused(moving("day"), "over_limit"); !strings.Contains(said, `board "day" is at its limit: at most 1 unfinished jobs`) {
+	if said := r.refused(moving("day"), "over_limit"); !strings.Contains(said, `board "day" is at its limit: at most 1 unfinished job`) {
 		t.Error(said)
 	}
 	r.ok(cancel(&v1.JobCommand{Job: id("e")}))

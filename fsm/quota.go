@@ -58,7 +58,7 @@ func (t *txn) checkQuotas(j *jobRecord, isNew bool) error {
 
 func ofQuota(q *access.Quota, over *logbook.LimitError) error {
 	over.Field = fmt.Sprintf("quota of %s: %s", q.Subject, over.Field)
-	return &fullError{fmt.Sprintf("quota of %s", q.Subject), over}
+	return &fullError{fmt.Sprintf("quota of %s", q.Subject), over, raiseLimit}
 }
 
 // RoomFor refuses a posting if the principal's quota or the limits of the board have no room for it now. ahead is the

@@ -214,7 +214,7 @@ func TestRestoredJobsNeedRoom(t *testing.T) {
 	}{
 		{"no limit", &v1.BoardLimits{}, ""},
 		{"room for both", &v1.BoardLimits{Jobs: 2}, ""},
-		{"too many jobs", &v1.BoardLimits{Jobs: 1}, `board "default" is at its limit: at most 1 unfinished jobs`},
+		{"too many jobs", &v1.BoardLimits{Jobs: 1}, `board "default" is at its limit: at most 1 unfinished job`},
 		{"too many bytes", &v1.BoardLimits{Bytes: 60}, `board "default" is at its limit: at most 60 bytes`},
 		{"postings alone are slowed down", &v1.BoardLimits{PostingsPerSecond: 1}, ""},
 	} {

@@ -63,7 +63,7 @@ func TestFailuresHaveDetails(t *testing.T) {
 	if _, err := client.Wait(within(t), posted.ID); err != nil {
 		t.Fatal(err)
 	}
-	shown := ran(t, "job", "errors", "--type", "too.wide", "-o", "json", server)
+	shown := ran(t, "job", "errors", "--error", "too.wide", "-o", "json", server)
 	if tight := strings.Join(strings.Fields(shown), ""); !strings.Contains(tight, `"kind":"too.wide","message":"noboxfits","step":"pack","details":{"width":120}`) {
 		t.Errorf("the failure of the Go step is shown as %s", shown)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/logbook"
 )
 
 const (
@@ -32,10 +33,11 @@ var unseen = [][2]rune{
 	{0x3000, 0x3000}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
 }
 
-// Audited reports whether the audit log records the verb. It records all verbs whose effect no
-// event of a job shows.
-func (v *Verb) Audited() bool {
-	return !v.Rule.GetUnaudited()
+// Audited reports whether the audit log records a command. It records all verbs whose effect no event
+// of a job shows, and jobs that an operator trashes. Jobs that conductors trash are not recorded: after a
+// bad deployment there can be enough of them to remove all older records.
+func Audited(c *v1.Command) bool {
+	return !VerbOf(c).Rule.GetUnaudited() || c.GetTrash().GetFailure().GetKind() == logbook.FailureOperator
 }
 
 // Target returns the object of a message as text for the audit log.
@@ -62,10 +64,10 @@ func ChangeOf(message proto.Message) string {
 }
 
 func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescriptor) bool) (told []string) {
-	size, untold := 0, OptionsOf(message.Descriptor()).untold
-	for i := range untold {
+	size, options := 0, OptionsOf(message.Descriptor())
+	for i := range options.untold {
 		field := message.Descriptor().Fields().Get(i)
-		if leaveOut(field) || untold[i] || !field.IsList() && !message.Has(field) {
+		if leaveOut(field) || options.untold[i] || !options.told[i] && !field.IsList() && !message.Has(field) {
 			continue
 		}
 		value := changed(field, message.Get(field))

@@ -16,6 +16,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/internal/filled"
+	"github.com/conductord/conductord/logbook"
 )
 
 // TestRecordsSayWhatWasDone: the audit record of a command has its target and its parameters. No
@@ -56,6 +57,8 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 		{&v1.SaveScheduleCommand{Schedule: &v1.Schedule{Board: "orders", Name: "nightly", Rule: "0 3 * * *", Posting: &v1.Posting{Name: "n", Kind: "k", Details: steps, Store: []*v1.NamedValue{{Name: "a", Value: steps}}, Tags: []string{"x", "y z"}}}},
 			"board=orders name=nightly", `schedule={board=orders name=nightly rule="0 3 * * *" posting={name=n kind=k tags=[x,"y z"] labels=[]}}`},
 		{&v1.DrainCommand{Conductor: "c", Finish: true}, "conductor=c", "finish=true"},
+		{&v1.SetVoteRequest{Name: "n4"}, "name=n4", "vote=false"},
+		{&v1.SetVoteRequest{Name: "n4", Vote: true, Replaces: "n1"}, "name=n4", "vote=true replaces=n1"},
 		{&v1.AddMemberRequest{Name: "n4", RaftAddress: "10.0.0.4:7071", Replaces: "n1"}, "name=n4", "raft_address=10.0.0.4:7071 replaces=n1"},
 	} {
 		target, change := command.Target(row.message), command.ChangeOf(row.message)
@@ -73,18 +76,18 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 func TestEveryRecord(t *testing.T) {
 	const path = "testdata/records.txt"
 	var records strings.Builder
-	write := func(name string, of protoreflect.MessageType, audited bool) {
-		if !audited {
-			fmt.Fprintf(&records, "%s: no record\n", name)
-			return
-		}
-		message := filled.Messages(of, func(field protoreflect.FieldDescriptor) string {
+	fill := func(of protoreflect.MessageType) proto.Message {
+		return filled.Messages(of, func(field protoreflect.FieldDescriptor) string {
 			switch name := field.FullName(); {
+			case name == "conductord.v1.Failure.kind":
+				return logbook.FailureOperator
 			case name.Parent() == "conductord.v1.Value", strings.HasPrefix(string(name), "conductord.v1.Failure."), name.Name() == "hash":
 				return "canary"
 			}
 			return "t" + fmt.Sprint(field.Number())
 		})[0]
+	}
+	write := func(name string, message proto.Message) {
 		target, change := command.Target(message), command.ChangeOf(message)
 		fmt.Fprintf(&records, "%s: %s | %s\n", name, target, change)
 		if strings.Contains(target+change, "canary") {
@@ -92,7 +95,11 @@ func TestEveryRecord(t *testing.T) {
 		}
 	}
 	for _, verb := range command.Verbs() {
-		write(verb.Name, verb.Request().ProtoReflect().Type(), verb.Audited())
+		if message := fill(verb.Request().ProtoReflect().Type()); command.Audited(verb.Command(message)) {
+			write(verb.Name, message)
+		} else {
+			fmt.Fprintf(&records, "%s: no record\n", verb.Name)
+		}
 	}
 	for name, call := range filled.Calls(v1.File_conductord_v1_service_proto) {
 		of, err := protoregistry.GlobalTypes.FindMessageByName(call.Input().FullName())
@@ -100,7 +107,7 @@ func TestEveryRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(name, "ClusterService/") && command.PermissionOf(name) == command.Administer {
-			write(name, of, true)
+			write(name, fill(of))
 		}
 	}
 	if *rewrite {

@@ -20,6 +20,7 @@ type Options struct {
 	target  []targetField
 	classes []v1.Class // by the indexes of fields
 	untold  []bool     // by the indexes of fields; also the texts of programs
+	told    []bool     // by the indexes of fields: recorded also with the default value
 	plain   []bool     // by field: see IsPlain
 	paths   map[string][]protoreflect.FieldDescriptor
 }
@@ -69,6 +70,7 @@ func readOptions(message protoreflect.MessageDescriptor) *Options {
 		field := message.Fields().Get(i).Options()
 		o.classes = append(o.classes, proto.GetExtension(field, v1.E_Class).(v1.Class))
 		o.plain = append(o.plain, proto.GetExtension(field, v1.E_Plain).(bool))
+		o.told = append(o.told, proto.GetExtension(field, v1.E_Told).(bool))
 		o.untold = append(o.untold, o.classes[i] > v1.Class_SHOWN || proto.GetExtension(field, v1.E_Untold).(bool))
 	}
 	return o

@@ -570,6 +570,42 @@ func TestChangesAreOnRecord(t *testing.T) {
 	}
 }
 
+// The audit log has the jobs that an operator trashes, and not the jobs that conductors trash.
+func TestTrashIsOnRecord(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	token, _ := c.token("ops", time.Time{}, access.Grant{Role: access.Operator, Boards: "orders"}, access.Grant{Role: access.Worker, Boards: "orders"})
+	client := c.as(token)
+	byOperator, byConductor := trashed(t, client, logbook.FailureOperator), trashed(t, client, "flow.build")
+	page, err := c.operator.Audit(t.Context(), access.RecordQuery{Principal: "ops"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Verb != "trash" || page.Items[0].Target != "job="+byOperator.String() || page.Items[0].Change != "" {
+		t.Errorf("an operator trashed job %s, and a conductor trashed job %s: %+v, %v", byOperator, byConductor, page, err)
+	}
+}
+
+// trashed posts a job, claims it and trashes it with a failure of this kind.
+func trashed(t *testing.T, client *raftboard.Client, kind string) jobs.JobID {
+	t.Helper()
+	ctx := t.Context()
+	job, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "orders", Name: "n", Kind: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "trasher", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := client.Claim(ctx, session.ID, job.ID, jobs.NewNonce())
+	if err != nil {
+		t.Fatal(err)
+	}
+	failure := &logbook.Failure{Kind: kind, Message: "broken", Permanent: true}
+	if err := client.Trash(ctx, jobs.Ending{Job: job.ID, Token: claimed.Job.Token, Reason: "broken", Failure: failure}); err != nil {
+		t.Fatal(err)
+	}
+	return job.ID
+}
+
 // The audit log has every action of principals on the work of others, on boards, on the
 // cluster and on each other, done or refused, with the log index. Calls that a node refused
 // without the log are counted at that node.

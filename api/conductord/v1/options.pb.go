@@ -283,12 +283,14 @@ func (On) EnumDescriptor() ([]byte, []int) {
 
 // Rule describes the needs and the effect of a call or a command.
 type Rule struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Needs         Permission             `protobuf:"varint,1,opt,name=needs,proto3,enum=conductord.v1.Permission" json:"needs,omitempty"`
-	Applies       string                 `protobuf:"bytes,2,opt,name=applies,proto3" json:"applies,omitempty"`      // for a call that only applies a command: name of the command, whose rule applies to the call
-	Grows         bool                   `protobuf:"varint,3,opt,name=grows,proto3" json:"grows,omitempty"`         // it adds work, so nodes refuse it while memory or disk is short
-	Unaudited     bool                   `protobuf:"varint,4,opt,name=unaudited,proto3" json:"unaudited,omitempty"` // no record in the audit log, because events of jobs have the same facts
-	Elsewhere     bool                   `protobuf:"varint,5,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"` // it can name boards of other clusters
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Needs   Permission             `protobuf:"varint,1,opt,name=needs,proto3,enum=conductord.v1.Permission" json:"needs,omitempty"`
+	Applies string                 `protobuf:"bytes,2,opt,name=applies,proto3" json:"applies,omitempty"` // for a call that only applies a command: name of the command, whose rule applies to the call
+	Grows   bool                   `protobuf:"varint,3,opt,name=grows,proto3" json:"grows,omitempty"`    // it adds work, so nodes refuse it while memory or disk is short
+	// No record in the audit log, because events of jobs have the same facts. A trash by an operator has a
+	// record: see command.Audited.
+	Unaudited     bool `protobuf:"varint,4,opt,name=unaudited,proto3" json:"unaudited,omitempty"`
+	Elsewhere     bool `protobuf:"varint,5,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"` // it can name boards of other clusters
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +550,14 @@ var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Filename:      "conductord/v1/options.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         78305,
+		Name:          "conductord.v1.told",
+		Tag:           "varint,78305,opt,name=told",
+		Filename:      "conductord/v1/options.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
 		ExtensionType: (*Rule)(nil),
 		Field:         78301,
@@ -623,12 +633,16 @@ var (
 	//
 	// optional bool plain = 78304;
 	E_Plain = &file_conductord_v1_options_proto_extTypes[3]
+	// The audit log has the field also with its default value, such as false.
+	//
+	// optional bool told = 78305;
+	E_Told = &file_conductord_v1_options_proto_extTypes[4]
 )
 
 // Extension fields to descriptorpb.MethodOptions.
 var (
 	// optional conductord.v1.Rule call = 78301;
-	E_Call = &file_conductord_v1_options_proto_extTypes[4]
+	E_Call = &file_conductord_v1_options_proto_extTypes[5]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -637,27 +651,27 @@ var (
 	// clients with keys encrypt it. Its fields have no classes.
 	//
 	// optional bool is_value = 78301;
-	E_IsValue = &file_conductord_v1_options_proto_extTypes[5]
+	E_IsValue = &file_conductord_v1_options_proto_extTypes[6]
 	// optional conductord.v1.Form form = 78302;
-	E_Form = &file_conductord_v1_options_proto_extTypes[6]
+	E_Form = &file_conductord_v1_options_proto_extTypes[7]
 	// The message is logged, stored or sent on streams. Generated code computes its size, encodes and
 	// decodes it, with all messages in it. This code is much faster than protobuf's tables.
 	//
 	// optional bool fast = 78303;
-	E_Fast = &file_conductord_v1_options_proto_extTypes[7]
+	E_Fast = &file_conductord_v1_options_proto_extTypes[8]
 	// The scope of a request, of a command, or of one part of a request with the scope PARTS.
 	//
 	// optional conductord.v1.Scope scope = 78304;
-	E_Scope = &file_conductord_v1_options_proto_extTypes[8]
+	E_Scope = &file_conductord_v1_options_proto_extTypes[9]
 	// The fields that name the target in the audit log, such as "board schedule.name". "book=id" shows the
 	// field id under the name book.
 	//
 	// optional string target = 78305;
-	E_Target = &file_conductord_v1_options_proto_extTypes[9]
+	E_Target = &file_conductord_v1_options_proto_extTypes[10]
 	// The place of the values in the message. Their encryption is bound to it.
 	//
 	// optional conductord.v1.Place place = 78306;
-	E_Place = &file_conductord_v1_options_proto_extTypes[10]
+	E_Place = &file_conductord_v1_options_proto_extTypes[11]
 )
 
 var File_conductord_v1_options_proto protoreflect.FileDescriptor
@@ -730,7 +744,8 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x05class\x12\x1d.google.protobuf.FieldOptions\x18\xdd\xe3\x04 \x01(\x0e2\x14.conductord.v1.ClassR\x05class:N\n" +
 	"\acommand\x12\x1d.google.protobuf.FieldOptions\x18\xde\xe3\x04 \x01(\v2\x13.conductord.v1.RuleR\acommand:7\n" +
 	"\x06untold\x12\x1d.google.protobuf.FieldOptions\x18\xdf\xe3\x04 \x01(\bR\x06untold:5\n" +
-	"\x05plain\x12\x1d.google.protobuf.FieldOptions\x18\xe0\xe3\x04 \x01(\bR\x05plain:I\n" +
+	"\x05plain\x12\x1d.google.protobuf.FieldOptions\x18\xe0\xe3\x04 \x01(\bR\x05plain:3\n" +
+	"\x04told\x12\x1d.google.protobuf.FieldOptions\x18\xe1\xe3\x04 \x01(\bR\x04told:I\n" +
 	"\x04call\x12\x1e.google.protobuf.MethodOptions\x18\xdd\xe3\x04 \x01(\v2\x13.conductord.v1.RuleR\x04call:<\n" +
 	"\bis_value\x12\x1f.google.protobuf.MessageOptions\x18\xdd\xe3\x04 \x01(\bR\aisValue:J\n" +
 	"\x04form\x12\x1f.google.protobuf.MessageOptions\x18\xde\xe3\x04 \x01(\x0e2\x13.conductord.v1.FormR\x04form:5\n" +
@@ -772,23 +787,24 @@ var file_conductord_v1_options_proto_depIdxs = []int32{
 	7,  // 3: conductord.v1.command:extendee -> google.protobuf.FieldOptions
 	7,  // 4: conductord.v1.untold:extendee -> google.protobuf.FieldOptions
 	7,  // 5: conductord.v1.plain:extendee -> google.protobuf.FieldOptions
-	8,  // 6: conductord.v1.call:extendee -> google.protobuf.MethodOptions
-	9,  // 7: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
-	9,  // 8: conductord.v1.form:extendee -> google.protobuf.MessageOptions
-	9,  // 9: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
-	9,  // 10: conductord.v1.scope:extendee -> google.protobuf.MessageOptions
-	9,  // 11: conductord.v1.target:extendee -> google.protobuf.MessageOptions
-	9,  // 12: conductord.v1.place:extendee -> google.protobuf.MessageOptions
-	1,  // 13: conductord.v1.class:type_name -> conductord.v1.Class
-	4,  // 14: conductord.v1.command:type_name -> conductord.v1.Rule
-	4,  // 15: conductord.v1.call:type_name -> conductord.v1.Rule
-	0,  // 16: conductord.v1.form:type_name -> conductord.v1.Form
-	5,  // 17: conductord.v1.scope:type_name -> conductord.v1.Scope
-	6,  // 18: conductord.v1.place:type_name -> conductord.v1.Place
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	13, // [13:19] is the sub-list for extension type_name
-	2,  // [2:13] is the sub-list for extension extendee
+	7,  // 6: conductord.v1.told:extendee -> google.protobuf.FieldOptions
+	8,  // 7: conductord.v1.call:extendee -> google.protobuf.MethodOptions
+	9,  // 8: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
+	9,  // 9: conductord.v1.form:extendee -> google.protobuf.MessageOptions
+	9,  // 10: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
+	9,  // 11: conductord.v1.scope:extendee -> google.protobuf.MessageOptions
+	9,  // 12: conductord.v1.target:extendee -> google.protobuf.MessageOptions
+	9,  // 13: conductord.v1.place:extendee -> google.protobuf.MessageOptions
+	1,  // 14: conductord.v1.class:type_name -> conductord.v1.Class
+	4,  // 15: conductord.v1.command:type_name -> conductord.v1.Rule
+	4,  // 16: conductord.v1.call:type_name -> conductord.v1.Rule
+	0,  // 17: conductord.v1.form:type_name -> conductord.v1.Form
+	5,  // 18: conductord.v1.scope:type_name -> conductord.v1.Scope
+	6,  // 19: conductord.v1.place:type_name -> conductord.v1.Place
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	14, // [14:20] is the sub-list for extension type_name
+	2,  // [2:14] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
 }
 
@@ -804,7 +820,7 @@ func file_conductord_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_options_proto_rawDesc), len(file_conductord_v1_options_proto_rawDesc)),
 			NumEnums:      4,
 			NumMessages:   3,
-			NumExtensions: 11,
+			NumExtensions: 12,
 			NumServices:   0,
 		},
 		GoTypes:           file_conductord_v1_options_proto_goTypes,

@@ -4851,7 +4851,7 @@ type Ending struct {
 	Update        *Update                `protobuf:"bytes,3,opt,name=update,proto3" json:"update,omitempty"`
 	Outcome       string                 `protobuf:"bytes,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"` // of the kind operator: an operator ends the job
 	Delay         *durationpb.Duration   `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
 	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // all started steps of the flow are recorded, at the latest by update; used only for claims with begins
 	Again         *Continuation          `protobuf:"bytes,9,opt,name=again,proto3" json:"again,omitempty"`        // only for a success: the job continues with another iteration of its flow
@@ -7373,19 +7373,19 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12'\n" +
 	"\x04book\x18\x02 \x01(\v2\x13.conductord.v1.BookR\x04book\x12-\n" +
 	"\x04flow\x18\x03 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12!\n" +
-	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\x97\x03\n" +
+	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\xb6\x03\n" +
 	"\x06Ending\x12\x16\n" +
-	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12*\n" +
-	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12-\n" +
-	"\x06update\x18\x03 \x01(\v2\x15.conductord.v1.UpdateR\x06update\x12\x1e\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x120\n" +
+	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token\x123\n" +
+	"\x06update\x18\x03 \x01(\v2\x15.conductord.v1.UpdateB\x04\xf8\x9d&\x01R\x06update\x12\x1e\n" +
 	"\aoutcome\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\aoutcome\x12\x1c\n" +
-	"\x06reason\x18\x05 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\x120\n" +
-	"\afailure\x18\x06 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12/\n" +
-	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x1a\n" +
-	"\brecorded\x18\b \x01(\bR\brecorded\x121\n" +
+	"\x06reason\x18\x05 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\x126\n" +
+	"\afailure\x18\x06 \x01(\v2\x16.conductord.v1.FailureB\x04\xf8\x9d&\x01R\afailure\x12/\n" +
+	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12 \n" +
+	"\brecorded\x18\b \x01(\bB\x04\xf8\x9d&\x01R\brecorded\x121\n" +
 	"\x05again\x18\t \x01(\v2\x1b.conductord.v1.ContinuationR\x05again\x12\x14\n" +
 	"\x05waits\x18\n" +
-	" \x01(\bR\x05waits:\x14\x82\x9e&\a\b\b\x12\x03job\x92\x9e&\x05\x12\x03job\"v\n" +
+	" \x01(\bR\x05waits:\x1b\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x03job\x92\x9e&\x05\x12\x03job\"v\n" +
 	"\fContinuation\x12/\n" +
 	"\x05store\x18\x01 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay:\x04\x92\x9e&\x00\"\x9a\x01\n" +

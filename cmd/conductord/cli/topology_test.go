@@ -68,6 +68,25 @@ func TestTopologyIsShown(t *testing.T) {
 	}
 }
 
+// TestRoutesNeedNoDNS: topology route shows the clusters of all boards, also of a cluster without known servers.
+func TestRoutesNeedNoDNS(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "topology.toml")
+	text := strings.Replace(topologyText, `servers = ["a:1", "a:2"]`, `srv = "_conductord._tcp.none.invalid"`, 1)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"topology route mail default":         "BOARD CLUSTER RULE SERVERS mail a mail srv _conductord._tcp.none.invalid default main default m:1",
+		"topology route mail default -o json": `"cluster": "a", "rule": "mail", "servers": [] }, { "board": "default", "cluster": "main",`,
+	} {
+		got := clitest.Run(t, nil, append(strings.Fields(args), "--topology", path)...)
+		if said := strings.Join(strings.Fields(got.Out), " "); got.Code != cli.ExitUnavailable || !strings.Contains(said, want) ||
+			!strings.Contains(got.Err, "_conductord._tcp.none.invalid") || !strings.Contains(got.Err, "resolver") || strings.Contains(got.Err, "conductord dev") {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
 // TestCommandsGoToTheClusterOfTheirBoard checks which servers a command calls under a topology.
 func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 	path, _ := writeTopology(t)

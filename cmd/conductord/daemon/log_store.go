@@ -87,7 +87,7 @@ func compactLog(ctx context.Context, p *cli.Program, dataDir string) error {
 	if err != nil {
 		return err
 	}
-	return p.Show(CompactedLog(done), "the raft log shrank from %d KiB to %d KiB", done.Before>>10, done.After>>10)
+	return p.Show(CompactedLog(done), "size of the raft log: %d KiB before, %d KiB now", done.Before>>10, done.After>>10)
 }
 
 // stoppedNode prepares work in the data directory of a node that is not running.

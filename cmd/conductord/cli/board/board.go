@@ -81,13 +81,18 @@ func ageingText(p *cli.Program, ageing jobs.BoardAgeing) string {
 func limitsText(limits jobs.BoardLimits) string {
 	var said []string
 	for _, limit := range []struct {
-		n    uint64
-		what string
+		n         uint64
+		one, many string
 	}{
-		{limits.Jobs, "unfinished jobs"}, {limits.Bytes, "bytes of unfinished jobs"}, {limits.PostingsPerSecond, "postings per second"},
+		{limits.Jobs, "unfinished job", "unfinished jobs"}, {limits.Bytes, "byte of unfinished jobs", "bytes of unfinished jobs"},
+		{limits.PostingsPerSecond, "posting per second", "postings per second"},
 	} {
-		if limit.n > 0 {
-			said = append(said, fmt.Sprintf("%d %s", limit.n, limit.what))
+		switch limit.n {
+		case 0:
+		case 1:
+			said = append(said, "1 "+limit.one)
+		default:
+			said = append(said, fmt.Sprintf("%d %s", limit.n, limit.many))
 		}
 	}
 	if len(said) == 0 {

@@ -64,19 +64,24 @@ func showTopology(_ context.Context, p *cli.Program, source *topology.Source, _ 
 func showRoutes(ctx context.Context, p *cli.Program, source *topology.Source, boards []string) error {
 	var routes []BoardRoute
 	var rows [][]string
+	var unresolved error
+	now := source.Current()
 	for _, board := range boards {
-		route := source.Current().Route(board)
+		route := now.Route(board)
 		servers, err := source.Servers(ctx, route.Cluster)
 		if err != nil {
-			return err
+			servers, unresolved = []string{}, cli.Advised(err, "check the SRV name in the topology, and this machine's resolver")
 		}
 		routes = append(routes, BoardRoute{board, route.Cluster, route.Rule, servers})
-		rows = append(rows, []string{board, route.Cluster, cmp.Or(route.Rule, "default"), strings.Join(servers, ",")})
+		rows = append(rows, []string{board, route.Cluster, cmp.Or(route.Rule, "default"), cmp.Or(strings.Join(servers, ","), "srv "+now.Clusters[route.Cluster].SRV)})
 	}
+	var err error
 	if p.JSON() {
-		return p.WriteJSON(map[string]any{"routes": routes})
+		err = p.WriteJSON(map[string]any{"routes": routes})
+	} else {
+		err = p.WriteTable([]string{"board", "cluster", "rule", "servers"}, rows)
 	}
-	return p.WriteTable([]string{"board", "cluster", "rule", "servers"}, rows)
+	return errors.Join(err, unresolved)
 }
 
 // checkedCluster is a row of topology check.

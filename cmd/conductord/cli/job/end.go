@@ -165,7 +165,21 @@ func sayWhy(ctx context.Context, p *cli.Program, reader jobReader, id jobs.JobID
 		return fmt.Errorf("%w: %q has held the job since %s; to end the job under this claim, add --token %s",
 			jobs.ErrUnclaimable, job.Claim.Owner, p.TimeText(job.Claim.Since), job.Claim.Token)
 	case !job.DueAt.IsZero():
-		return fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, p.TimeText(job.DueAt))
+		refusal = fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, p.TimeText(job.DueAt))
+	default:
+		refusal = fmt.Errorf("%w: it is %s", jobs.ErrUnclaimable, job.State)
 	}
-	return fmt.Errorf("%w: it is %s", jobs.ErrUnclaimable, job.State)
+	if job.State.Finished() {
+		return refusal
+	}
+	advice := fmt.Sprintf("`conductord job cancel %s` cancels the job in this state", id)
+	if verb := claimableAgain[job.State]; verb != "" {
+		advice += fmt.Sprintf("; to claim it, first run `%s`", cli.RemedyText(jobs.Remedy{Verb: verb, Target: id.String()}))
+	}
+	return cli.Advised(refusal, advice)
+}
+
+// claimableAgain are the remedies that make a waiting job claimable.
+var claimableAgain = map[jobs.State]jobs.RemedyVerb{
+	jobs.StateDelayed: jobs.RemedyMakeDue, jobs.StateHeld: jobs.RemedyRelease, jobs.StateSuspended: jobs.RemedyResume,
 }

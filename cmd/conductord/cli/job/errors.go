@@ -42,7 +42,7 @@ func errorsCommand(p *cli.Program) *cobra.Command {
 	flags.StringVar(&given.query.Board, "board", "", "only attempts at jobs on this board")
 	flags.StringVar(&given.query.Key, "key", "", "only attempts at jobs with this key")
 	flags.StringVar(&given.query.Kind, "kind", "", "only attempts at jobs of this kind")
-	flags.StringVar(&given.query.Type, "type", "", "only failures of this kind, such as handler.exit or timeout")
+	flags.StringVar(&given.query.Type, "error", "", "only failures of this kind, such as handler.exit or timeout")
 	flags.IntVar(&given.code, "code", 0, "only failures with this code, such as the exit status of a handler")
 	flags.StringVar(&given.how, "how", "", "only attempts that ended this way: abandoned, crashed, trashed, reverted or failed")
 	flags.StringVar(&given.since, "since", "", cli.SinceUsage)

@@ -24,7 +24,7 @@ func TestJobErrors(t *testing.T) {
 		{"", 0, "there is rock below", "\x00"},
 		{"ID", 0, "trashed  -     operator  -     dig", "sow"},
 		{"--kind l", 0, "it is winter", "rock"},
-		{"--key well --type operator --how trashed --board default", 0, "rock", "winter"},
+		{"--key well --error operator --how trashed --board default", 0, "rock", "winter"},
 		{"--code 3", 0, "MESSAGE\n", "rock"},
 		{"--since -1h", 0, "winter", "\x00"},
 		{"--until -1h", 0, "MESSAGE\n", "rock"},

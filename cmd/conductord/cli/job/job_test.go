@@ -191,6 +191,22 @@ func TestJobEnds(t *testing.T) {
 	}
 	again := clitest.Run(t, cluster, "job", "trash", id.String())
 	clitest.Expect(t, again, cli.ExitConflict, "", "conductord: cannot trash job ID: the job cannot be claimed now: it is trashed\n")
+	for _, row := range []struct{ flags, state, remedy string }{
+		{"--not-before 1h", "delayed until ", "job change ID --not-before TOOK"},
+		{"--hold", "held", "job release ID"},
+		{"", "suspended", "job resume ID"},
+	} {
+		id := clitest.Post(t, cluster, append([]string{"--kind", "k"}, strings.Fields(row.flags)...)...)
+		if row.state == "suspended" {
+			clitest.Run(t, cluster, "job", "suspend", id.String())
+		}
+		got := clitest.Run(t, cluster, "job", "trash", id.String())
+		for _, want := range []string{"cannot trash job ID: the job cannot be claimed now: it is " + row.state, "`conductord job cancel ID` cancels the job in this state; to claim it, first run `conductord " + row.remedy + "`\n"} {
+			if got.Code != cli.ExitConflict || !strings.Contains(clitest.Steady(got.Err), want) {
+				t.Errorf("a job that is %s: %+v, want %s", row.state, got, want)
+			}
+		}
+	}
 	unknown := clitest.Run(t, cluster, "job", "consume", jobs.NewJobID().String())
 	if unknown.Code != cli.ExitNotFound || !strings.HasPrefix(unknown.Err, "conductord: cannot consume job ") {
 		t.Errorf("an unknown job: %+v", unknown)
