@@ -110,6 +110,8 @@ func warnOfUntaken(p *cli.Program, document *spec.Document, plan *flow.Plan, giv
 	}
 }
 
+// Attach adds a document to a posting as a book with one flow, and fills the posting from its
+// defaults. Targets replace the document's targets.
 func Attach(document *spec.Document, posting *jobs.Posting, targets ...string) error {
 	store, err := document.Fill(posting.Store, targets...)
 	if err != nil {

@@ -67,6 +67,8 @@ func IgnoredText(detail *logbook.FlowDetail) string {
 	return count + strings.Join(names, ", ")
 }
 
+// FailureFields are the lines about a failure and its causes. For a failed revert, the lines about
+// the original failure come first.
 func FailureFields(failure *logbook.Failure) []cli.Field {
 	if failure == nil {
 		return nil
