@@ -15,9 +15,6 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxDuration limits every time in a document: no step takes longer than a month.
-const MaxDuration = 31 * 24 * time.Hour
-
 // Parse reads a document and checks it by itself. Compile reports faults of the flow as a whole,
 // such as a missing requirement. The name is the name of the file, for messages. Its extension
 // distinguishes TOML (.toml) from JSON (.json); without either, the first character does.
@@ -49,17 +46,6 @@ func Parse(data []byte, name string) (*Document, error) {
 		return nil, fmt.Errorf("cannot use the document: %w", err)
 	}
 	return document, nil
-}
-
-// reader makes a document of plain values.
-type reader struct {
-	faults *faults
-	named  map[string]tomlpos.Position // all steps, flows and retries so far, of the document or of a part
-	flows  map[string]Part
-	steps  int
-	level  *level   // the flow that is read
-	inputs []string // names that a job supplies or can supply
-	later  []func() // checks that need the whole document
 }
 
 func (r *reader) document(t *table) *Document {
@@ -198,19 +184,6 @@ func elsewhere(t *table) map[string]string {
 	return keys
 }
 
-// claim reserves a name for its first owner. The name belongs to an atom, or to a flow that links
-// and conditions name.
-func (r *reader) claim(t *table, key, name string) {
-	if name == "" {
-		return
-	}
-	if _, taken := r.named[name]; taken {
-		t.fault(key, "another step has the same name")
-		return
-	}
-	r.named[name] = r.faults.index.Of(t.pathOf(key))
-}
-
 // work reads the keys that only steps have, and not nested flows.
 func (r *reader) work(t *table, s *Step) {
 	s.Handler = r.handler(t, "handler", s.Name)
@@ -301,26 +274,6 @@ func (r *reader) worker(t *table, s *Step) {
 // maxWorkerLabels limits the labels that a step can require: far more than anyone needs.
 const maxWorkerLabels = 16
 
-// name reads a required name.
-func (r *reader) name(t *table, key string) string {
-	name := t.text(key)
-	if t.failed(key) {
-		return ""
-	}
-	if !t.has(key) {
-		t.fault(key, "missing")
-		return ""
-	}
-	r.checkSymbol(t, key, name)
-	return name
-}
-
-func (r *reader) checkSymbol(t *table, key, name string) {
-	if err := logbook.MaxLimits.CheckName(key, name); err != nil {
-		t.fault(key, "%s is not a name: %s", quoted(name), reasonOf(err))
-	}
-}
-
 func (r *reader) pattern(t *table) Pattern {
 	switch pattern := Pattern(t.text("pattern")); pattern {
 	case Linear, Unordered, Graph:
@@ -355,53 +308,6 @@ func (r *reader) handler(t *table, key, otherwise string) string {
 		t.fault(key, "%s", reason)
 	}
 	return name
-}
-
-// arguments reads a list of names, or a table of argument = "symbol".
-func (r *reader) arguments(t *table, key string) Arguments {
-	if !t.has(key) {
-		return nil
-	}
-	arguments := Arguments{}
-	if _, ok := t.values[key].(map[string]any); ok {
-		arguments = r.renamed(t, key)
-	} else {
-		for _, name := range t.texts(key) {
-			r.checkSymbol(t, key, name)
-			arguments[name] = name
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(arguments)) {
-		if strings.HasPrefix(name, "$") {
-			t.fault(key, "%s: names that begin with $ are reserved for the arguments of reverts", quoted(name))
-		}
-	}
-	if len(arguments) == 0 {
-		return nil
-	}
-	return arguments
-}
-
-// renamed reads a table of names, each with another.
-func (r *reader) renamed(t *table, key string) map[string]string {
-	values := t.table(key)
-	if values == nil {
-		return nil
-	}
-	names := make(map[string]string, len(values))
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		symbol, ok := values[name].(string)
-		if !ok {
-			t.fault(key+"."+name, "must be the name of a value, not %s", kindOf(values[name]))
-			symbol = name
-		}
-		r.checkSymbol(t, key, name)
-		if symbol != name {
-			r.checkSymbol(t, key, symbol)
-		}
-		names[name] = symbol
-	}
-	return names
 }
 
 // injected reads values for this step alone. Their names are arguments, whether or not

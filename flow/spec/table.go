@@ -15,6 +15,9 @@ import (
 	"github.com/conductord/conductord/internal/tomlpos"
 )
 
+// MaxDuration limits every time in a document: no step takes longer than a month.
+const MaxDuration = 31 * 24 * time.Hour
+
 // table is one table (TOML) or object (JSON) of a document while it is read.
 // Its methods take a key, note what is wrong with its value, and remember the
 // key as known; rest then notes the keys that were not read.

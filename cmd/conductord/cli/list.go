@@ -94,6 +94,7 @@ func (l List[T]) Collect(ctx context.Context, cluster Cluster, after string, lim
 	}
 }
 
+// Show writes items as a table, or as JSON with the cursor of the next page.
 func (l List[T]) Show(p *Program, things []T, next string) error {
 	if p.JSON() {
 		return p.WriteJSON(l.Answer(things, next))

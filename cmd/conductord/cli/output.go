@@ -21,6 +21,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
+// NumberText is a number for a cell of a table.
 func NumberText(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // StatesText lists the jobs by state, in the order of a job's life.
@@ -42,6 +43,7 @@ func SpanText(d time.Duration) string {
 	return DurationText(d)
 }
 
+// Listed is a heading with the first of many names.
 func Listed(what string, names []string) string { return what + ": " + Few(names) }
 
 // Few lists the first of many names.
@@ -295,6 +297,7 @@ func OrDash(text string) string {
 	return text
 }
 
+// CountOrDash is CountText, with a dash for an empty text.
 func CountOrDash(count int) string { return OrDash(CountText(count)) }
 
 // PageWidth is the width of a page outside a terminal.

@@ -24,6 +24,7 @@ const CheckTime = 5 * time.Second
 // none.
 func (p *Program) topologyFile() string { return cmp.Or(p.topology, p.Value("CONDUCTORD_TOPOLOGY")) }
 
+// OpenTopology opens the topology file that the flag or the environment names.
 func (p *Program) OpenTopology() (*topology.Source, error) {
 	path := p.topologyFile()
 	if path == "" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -46,6 +45,13 @@ type boardData struct {
 type kindCount struct {
 	Kind   string
 	Counts []stateCount
+}
+
+// stateCount is the number of jobs in a state.
+type stateCount struct {
+	State badge
+	Name  string
+	Count uint64
 }
 
 func countStates(counts map[string]uint64) (all []stateCount) {
@@ -170,19 +176,4 @@ func (v *visit) limitBoard(ctx context.Context, name string) error {
 	}
 	_, err := ask(ctx, v.api.board.LimitBoard, &v1.LimitBoardCommand{Board: name, Limits: limits})
 	return err
-}
-
-// limitsText describes the limits of a board; empty: none.
-func limitsText(l *v1.BoardLimits) string {
-	var parts []string
-	if n := l.GetJobs(); n > 0 {
-		parts = append(parts, countText(n)+" unfinished jobs")
-	}
-	if n := l.GetBytes(); n > 0 {
-		parts = append(parts, sizeText(n))
-	}
-	if n := l.GetPostingsPerSecond(); n > 0 {
-		parts = append(parts, countText(n)+" postings a second")
-	}
-	return strings.Join(parts, ", ")
 }

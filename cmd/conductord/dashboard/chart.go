@@ -66,6 +66,9 @@ func newChart(a *v1.ActivityResponse) *chart {
 	return c
 }
 
+// shownUpcoming is the number of schedules in the overview.
+const shownUpcoming = 5
+
 // upcoming are the schedules with the next slots, the earliest first.
 func upcoming(all []*v1.Schedule) []*v1.Schedule {
 	all = slices.DeleteFunc(all, func(s *v1.Schedule) bool { return s.GetNext() == nil || s.GetPause() != nil })

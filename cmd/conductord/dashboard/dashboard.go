@@ -38,7 +38,6 @@
 package dashboard
 
 import (
-	"context"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -245,6 +244,3 @@ func (d *Dashboard) action(a action) http.Handler {
 		http.Redirect(w, r, d.options.Path+next, http.StatusSeeOther)
 	})
 }
-
-// loader loads the data of a page. Its error is the page's message.
-type loader func(ctx context.Context, v *visit) (view, error)

@@ -48,15 +48,20 @@ type flowData struct {
 	Began         time.Time // start of the timeline
 	Ended         time.Time
 	Step          *stepData // nil: no step is selected
-	Undo          string    // address that shows or hides the plan of a revert
-	Planning      string    // the command that shows the picture; empty: no command is shown
-	Problem       string    // why there is no picture
-	Undos         []string
+	Undo          undoPlan
 	Operations    []operation
 
 	message *v1.Job // message of Job
 	plan    *flow.Plan
 	root    *graph.Part
+}
+
+// undoPlan is the plan of a revert that starts now.
+type undoPlan struct {
+	Link    string   // address that shows or hides the plan
+	Command string   // the command that shows the same plan; empty: the plan is hidden
+	Problem string   // why there is no plan
+	Steps   []string // the first steps of the plan, and the number of the others
 }
 
 // flowRow describes a box of the picture as text, with the attempts at its step as bars.
@@ -102,8 +107,8 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 			return view{}, err
 		}
 	}
-	if data.Undo = v.flowAddress("undo", "1") + "#undo"; v.query("undo") != "" {
-		data.Undo = v.flowAddress("undo") + "#undo"
+	if data.Undo.Link = v.flowAddress("undo", "1") + "#undo"; v.query("undo") != "" {
+		data.Undo.Link = v.flowAddress("undo") + "#undo"
 		data.planRevert(v.bound(maxInstances))
 	}
 	backwards := logbook.InterveneRetryRevert
@@ -329,20 +334,20 @@ func attemptClass(attempt *logbook.Attempt) string {
 	return graph.States[graph.Place(state)].Name
 }
 
-// planRevert returns the steps that a revert would undo now, and the number of further steps
-// that are not shown.
+// planRevert plans a revert that starts now. It lists at most the given number of steps.
 func (d *flowData) planRevert(shown int) {
-	if d.Planning = "conductord flow plan --revert " + d.ID; d.plan == nil {
-		d.Problem = "This page plans a revert only for a flow document in plain text. The factory of this flow is " + d.Flow.Factory.Name + "."
+	undo := &d.Undo
+	if undo.Command = "conductord flow plan --revert " + d.ID; d.plan == nil {
+		undo.Problem = "This page plans a revert only for a flow document in plain text. The factory of this flow is " + d.Flow.Factory.Name + "."
 		return
 	}
 	undos, err := engine.PlanRevert(engine.Options{Plan: d.plan, Detail: d.Flow, Store: d.store()})
 	if err != nil {
-		d.Problem = err.Error()
+		undo.Problem = err.Error()
 	}
 	for i := range undos {
-		if d.Undos = append(d.Undos, undos[i].Step+": "+flowcmd.UndoText(&undos[i])); len(d.Undos) == shown && len(undos) > shown {
-			d.Undos = append(d.Undos, fmt.Sprintf("and %d more", len(undos)-shown))
+		if undo.Steps = append(undo.Steps, undos[i].Step+": "+flowcmd.UndoText(&undos[i])); len(undo.Steps) == shown && len(undos) > shown {
+			undo.Steps = append(undo.Steps, fmt.Sprintf("and %d more", len(undos)-shown))
 			break
 		}
 	}

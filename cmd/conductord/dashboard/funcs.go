@@ -243,3 +243,40 @@ func remedyText(r *v1.Remedy) string {
 	explanation, _ := command.ExplanationFromProto(&v1.ExplainResponse{Remedy: r})
 	return cli.RemedyText(explanation.Remedy)
 }
+
+// failureText joins a reason and the failure that caused it, without repetition.
+func failureText(reason string, failure *v1.Failure) string {
+	var parts []string
+	if reason != "" {
+		parts = append(parts, reason)
+	}
+	for f := failure; f != nil; {
+		text := f.GetMessage()
+		if f.GetStep() != "" {
+			text = "step " + f.GetStep() + ": " + text
+		}
+		if f.GetMessage() != "" && !strings.Contains(strings.Join(parts, "\n"), f.GetMessage()) {
+			parts = append(parts, text)
+		}
+		if len(f.GetCauses()) == 0 {
+			break
+		}
+		f = f.GetCauses()[0]
+	}
+	return strings.Join(parts, "\n")
+}
+
+// limitsText describes the limits of a board; empty: none.
+func limitsText(l *v1.BoardLimits) string {
+	var parts []string
+	if n := l.GetJobs(); n > 0 {
+		parts = append(parts, countText(n)+" unfinished jobs")
+	}
+	if n := l.GetBytes(); n > 0 {
+		parts = append(parts, sizeText(n))
+	}
+	if n := l.GetPostingsPerSecond(); n > 0 {
+		parts = append(parts, countText(n)+" postings a second")
+	}
+	return strings.Join(parts, ", ")
+}

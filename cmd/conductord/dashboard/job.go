@@ -199,28 +199,6 @@ func by(what, who string) string {
 	return what + " by " + who
 }
 
-// failureText joins a reason and the failure that caused it, without repetition.
-func failureText(reason string, failure *v1.Failure) string {
-	var parts []string
-	if reason != "" {
-		parts = append(parts, reason)
-	}
-	for f := failure; f != nil; {
-		text := f.GetMessage()
-		if f.GetStep() != "" {
-			text = "step " + f.GetStep() + ": " + text
-		}
-		if f.GetMessage() != "" && !strings.Contains(strings.Join(parts, "\n"), f.GetMessage()) {
-			parts = append(parts, text)
-		}
-		if len(f.GetCauses()) == 0 {
-			break
-		}
-		f = f.GetCauses()[0]
-	}
-	return strings.Join(parts, "\n")
-}
-
 // changeJob applies the form of a job's page: priority, due time, board and front.
 func changeJob(ctx context.Context, v *visit) (string, error) {
 	id := v.part("name")

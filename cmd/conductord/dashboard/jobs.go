@@ -16,12 +16,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// The maximum numbers of rows in a list, and of boards to choose from, on one page. See
-// visit.bound.
-const (
-	pageRows    = 50
-	shownBoards = 100
-)
+// shownBoards is the maximum number of boards to choose from. See visit.bound.
+const shownBoards = 100
 
 // jobsData is the data of the list of jobs.
 type jobsData struct {

@@ -25,13 +25,6 @@ type overviewData struct {
 	Upcoming []*v1.Schedule
 }
 
-// stateCount is the number of jobs in a state.
-type stateCount struct {
-	State badge
-	Name  string
-	Count uint64
-}
-
 // rates are the numbers of jobs posted and ended in the last minute and in the last five
 // minutes.
 type rates struct{ Posted1, Posted5, Finished1, Finished5 uint64 }
@@ -114,7 +107,6 @@ func idleBoards(boards []*v1.Board, now time.Time) (idle []string) {
 const (
 	shownFailures   = 8
 	shownSchedules  = 200
-	shownUpcoming   = 5
 	countedFailures = 50 // jobs that it reads to count them
 )
 

@@ -3,34 +3,16 @@ package dashboard
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs/access"
 )
-
-// page is a row of the table of pages.
-type page struct {
-	pattern string             // of http.ServeMux, below Options.Path
-	menu    string             // its text in the navigation; empty: not in the navigation
-	section string             // pattern of the current entry in the navigation; empty: its own
-	name    string             // of templates/NAME.html, which defines "main"
-	still   bool               // no live stream: its calls need the leader, or the user fills in its form
-	needs   command.Permission // permission for all boards that the navigation requires for its entry; empty: none
-	load    loader
-}
-
-// view is the content of a page.
-type view struct {
-	Title   string
-	Command string // command line with the same content; empty: none
-	Data    any    // of the template
-	// Watch selects the events that may change the page. nil: no events; the stream only checks the page at intervals.
-	Watch *v1.WatchRequest
-}
 
 // pages is the table of pages, in the order of the navigation.
 func pages() []page {
@@ -61,13 +43,6 @@ func pages() []page {
 	}
 }
 
-// action is a row of the table of changes. next is the address, below Options.Path, of the page to
-// show then.
-type action struct {
-	pattern string
-	do      func(ctx context.Context, v *visit) (next string, err error)
-}
-
 func actions() []action {
 	return []action{
 		{"bulk/{verb}", doBulk},
@@ -80,13 +55,6 @@ func actions() []action {
 		{"cluster/{verb}", operate(clusterOperations)},
 		{"access/{name}/{verb}", operate(principalOperations)},
 	}
-}
-
-// link is an entry of the navigation.
-type link struct {
-	Text, Path string
-	Current    bool
-	Count      string // open objects of the page; empty: none
 }
 
 // shown is the input of the layout's template.
@@ -145,9 +113,6 @@ func (s *shown) countApprovals(v *visit) {
 	}
 }
 
-// maxPage limits a page, in bytes.
-const maxPage = 300 << 10
-
 // maxShrunk limits how often the parts of a page get less room. At the limit, a list has one row
 // and a text a few bytes.
 const maxShrunk = 3
@@ -198,4 +163,21 @@ func (d *Dashboard) write(w http.ResponseWriter, p page, text []byte, fault erro
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
+}
+
+// fail shows the error, or the sign-in form.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
+	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && d.options.TokenOf(r) != "" {
+		next := ""
+		if r.Method == http.MethodGet {
+			next = "?next=" + url.QueryEscape(r.URL.RequestURI())
+		}
+		http.Redirect(w, r, d.options.Path+"sign-in"+next, http.StatusSeeOther)
+		return
+	}
+	if v == nil {
+		v = &visit{request: r, dashboard: d}
+	}
+	status := statusOf(err)
+	d.show(w, v, page{name: "error"}, view{Title: http.StatusText(status), Data: failureOf(err)}, status)
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -127,21 +126,4 @@ func (d *Dashboard) ownAddress(next string) string {
 		return d.options.Path
 	}
 	return u.RequestURI()
-}
-
-// fail shows the error, or the sign-in form.
-func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
-	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && d.options.TokenOf(r) != "" {
-		next := ""
-		if r.Method == http.MethodGet {
-			next = "?next=" + url.QueryEscape(r.URL.RequestURI())
-		}
-		http.Redirect(w, r, d.options.Path+"sign-in"+next, http.StatusSeeOther)
-		return
-	}
-	if v == nil {
-		v = &visit{request: r, dashboard: d}
-	}
-	status := statusOf(err)
-	d.show(w, v, page{name: "error"}, view{Title: http.StatusText(status), Data: failureOf(err)}, status)
 }

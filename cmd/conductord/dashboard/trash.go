@@ -8,7 +8,6 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/jobs/access"
 )
 
 // trashData is the data of the lists of jobs that need an operator: jobs in the trash, or parked jobs.
@@ -52,24 +51,6 @@ func (v *visit) needy(ctx context.Context, states ...jobs.State) (data trashData
 	}
 	data.Bulk = v.offeredBulk(&jobFilter{Board: query.Board, State: strings.Join(query.States, ",")})
 	return data, &v1.WatchRequest{Board: query.Board}, err
-}
-
-// listedBoard is the board to list. If the request names no board and the user may not list all boards, it is
-// the first board that the user may see.
-func (v *visit) listedBoard(ctx context.Context, asked string) (string, error) {
-	if asked != "" || v.may(command.Read, access.AllBoards) {
-		return asked, nil
-	}
-	names, err := v.boards(ctx)
-	for _, grant := range v.who.GetGrants() {
-		if board := grant.GetBoards(); !strings.HasSuffix(board, access.AllBoards) {
-			names = append(names, board) // perhaps without any job so far
-		}
-	}
-	if err != nil || len(names) == 0 {
-		return asked, err
-	}
-	return names[0], nil
 }
 
 func boardFlag(board string) string { return flags("board", board) }

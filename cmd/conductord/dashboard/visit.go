@@ -130,11 +130,32 @@ func (v *visit) whole(ctx context.Context, p page) (content view, err error) {
 // parts a quarter of the room, because names can be long.
 func (v *visit) bound(most int) int { return max(1, most>>(2*v.shrunk)) }
 
+// pageRows is the maximum number of rows of a list on one page. See bound.
+const pageRows = 50
+
 // rows is the maximum number of rows of a list.
 func (v *visit) rows() uint32 { return uint32(v.bound(pageRows)) }
 
 // most returns the first items of a list, up to a limit of the page.
 func most[T any](v *visit, all []T, bound int) []T { return all[:min(len(all), v.bound(bound))] }
+
+// listedBoard is the board to list. If the request names no board and the user may not list all boards, it is
+// the first board that the user may see.
+func (v *visit) listedBoard(ctx context.Context, asked string) (string, error) {
+	if asked != "" || v.may(command.Read, access.AllBoards) {
+		return asked, nil
+	}
+	names, err := v.boards(ctx)
+	for _, grant := range v.who.GetGrants() {
+		if board := grant.GetBoards(); !strings.HasSuffix(board, access.AllBoards) {
+			names = append(names, board) // perhaps without any job so far
+		}
+	}
+	if err != nil || len(names) == 0 {
+		return asked, err
+	}
+	return names[0], nil
+}
 
 // catchUp makes later reads see all earlier answers of the visit, such as the result of its own
 // action: a read waits until this node has applied them. It ignores errors.

@@ -28,6 +28,8 @@ type RefusalLog struct {
 	omitted int       // since the last line; guarded by mu
 }
 
+// Warn logs a refused connection, with the number of refusals omitted since the last line. Above
+// the limit, it only counts.
 func (r *RefusalLog) Warn(logger hclog.Logger, message string, remote any, reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,42 +16,11 @@ import (
 	"connectrpc.com/connect"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/jobs/steplog"
-	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
-	"github.com/conductord/conductord/raftboard/node/clock"
-	"github.com/conductord/conductord/raftboard/node/guard"
-	"github.com/conductord/conductord/raftboard/node/lead"
-	"github.com/conductord/conductord/raftboard/node/offers"
-	"github.com/conductord/conductord/raftboard/node/polls"
-	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/wire"
 )
-
-// Parts are the parts of a node that its API uses.
-type Parts struct {
-	Node      string // name of this node
-	Limits    logbook.Limits
-	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error // finds faults of a posted flow; nil: every flow passes
-	Machine   *fsm.Machine
-	Clock     *clock.Clock
-	Leader    *lead.State
-	Reads     *lead.Reads
-	Ready     *lead.Readiness
-	Proposer  *proposer.Proposer
-	Memory    *admission.Memory
-	Disk      *admission.Disk
-	Shares    *admission.SessionShares
-	Polls     *polls.Polls
-	Offers    *offers.Matcher
-	Logs      *steplog.Buffer // of steps in the node's process
-	Guard     *guard.Guard
-	Elsewhere *Elsewhere
-	Peers     Peers
-}
 
 // API answers calls. Its methods may be called concurrently.
 type API struct {

@@ -35,6 +35,7 @@ type panicKind struct {
 	omitted int
 }
 
+// NewPanics makes a Panics that has seen no panic.
 func NewPanics(logger hclog.Logger) *Panics {
 	return &Panics{logger: logger, kinds: make(map[string]*panicKind)}
 }

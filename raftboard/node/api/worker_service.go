@@ -68,21 +68,10 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 		return nil, 0, err
 	}
 	defer s.offers.Withdraw(o)
-	if o.Offer.Worker != (jobs.SessionID{}) {
-		// After the offer has become visible, so that no end of the session is missed.
-		if _, err := s.machine.Session(o.Offer.Worker); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
-			return &conductordv1.OfferStepResponse{Lost: true}, s.machine.AppliedIndex(), nil
-		} else if err != nil {
-			return nil, 0, err
-		}
-	}
-	if only := o.Offer.Only.Session; !only.IsZero() {
-		// Also after the offer has become visible, for the same reason.
-		if _, err := s.machine.Session(only); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
-			s.offers.Widen(o)
-		} else if err != nil {
-			return nil, 0, err
-		}
+	if lost, err := s.checkSessions(o); err != nil {
+		return nil, 0, err
+	} else if lost {
+		return &conductordv1.OfferStepResponse{Lost: true}, s.machine.AppliedIndex(), nil
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -114,6 +103,34 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 			return nil, 0, ctx.Err()
 		}
 	}
+}
+
+// checkSessions reports whether the session of the step's worker has ended. If the only session that
+// may take the step has ended, it widens the offer. Call it after the offer has become visible, so
+// that no end of a session is missed.
+func (s *workerService) checkSessions(o *offers.Offer) (lost bool, err error) {
+	ended := func(id jobs.SessionID) (bool, error) {
+		_, err := s.machine.Session(id)
+		if errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
+			return true, nil
+		}
+		return false, err
+	}
+	if worker := o.Offer.Worker; !worker.IsZero() {
+		if lost, err := ended(worker); lost || err != nil {
+			return lost, err
+		}
+	}
+	if only := o.Offer.Only.Session; !only.IsZero() {
+		gone, err := ended(only)
+		if err != nil {
+			return false, err
+		}
+		if gone {
+			s.offers.Widen(o)
+		}
+	}
+	return false, nil
 }
 
 // begin waits until this node's state has all acknowledged writes.

@@ -48,6 +48,8 @@ type Clock struct {
 	leads bool
 }
 
+// New makes a clock that has heard no leader. applied is the time of the last applied entry, and
+// wall is this machine's clock.
 func New(applied, wall func() time.Time, logger hclog.Logger) *Clock {
 	began := boottime.Now()
 	return &Clock{passed: func() time.Duration { return boottime.Since(began) }, applied: applied, wall: wall, logger: logger}

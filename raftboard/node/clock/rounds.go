@@ -35,6 +35,7 @@ type Rounds struct {
 	clock  *Clock
 }
 
+// NewRounds makes the rounds that correct a clock. See Rounds.voters for the first argument.
 func NewRounds(voters func() ([]*transport.Asker, int), c *Clock) *Rounds {
 	return &Rounds{voters: voters, clock: c}
 }

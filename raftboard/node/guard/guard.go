@@ -83,6 +83,7 @@ type Options struct {
 	Elsewhere func(board string) error
 }
 
+// New makes a guard without open calls.
 func New(o Options) *Guard {
 	return &Guard{
 		Options: o,

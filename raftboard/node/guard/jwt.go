@@ -26,6 +26,8 @@ type Issuer struct {
 	Claim    string // the claim that names the principal; empty: "sub"
 }
 
+// Validate reports a missing field, or keys that are neither at an absolute path nor at an https
+// URL.
 func (i Issuer) Validate() error {
 	if i == (Issuer{}) {
 		return nil

@@ -27,6 +27,7 @@ const grantHelp = "Roles: viewer reads; signaller sends signals; approver decide
 	"everything. BOARDS is the name of a board, or a prefix with \"*\". \"*\" alone covers all boards, nodes, sessions\n" +
 	"and conductors."
 
+// Command makes the noun of principals and grants.
 func Command(p *cli.Program) *cobra.Command {
 	return cli.Noun("access", "Manage principals and their grants", saveCommand(p), listCommand(p), deleteCommand(p), whoAmICommand(p))
 }
@@ -204,6 +205,7 @@ func whoAmICommand(p *cli.Program) *cobra.Command {
 	}
 }
 
+// TokenCommand makes the noun of tokens.
 func TokenCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("token", "Manage tokens of principals", tokenCreateCommand(p), tokenListCommand(p), tokenRevokeCommand(p))
 }

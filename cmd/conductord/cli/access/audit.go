@@ -18,6 +18,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
+// AuditCommand makes the noun of the audit log.
 func AuditCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("audit", "Show the audit log and refused calls", auditSearchCommand(p), auditTailCommand(p), auditRefusalsCommand(p))
 }

@@ -34,6 +34,7 @@ type MadeFiles struct {
 	Expires time.Time `json:"expires"`
 }
 
+// CertCommand makes the noun of certificates.
 func CertCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("cert", "Create a private authority and its certificates", certInitCommand(p),
 		cli.Noun("issue", "Issue a certificate from the private authority", certNodeCommand(p), certClientCommand(p)))
@@ -167,6 +168,7 @@ type listedValueKey struct {
 	Current bool   `json:"current"` // the key that encrypts
 }
 
+// ValueKeyCommand makes the noun of the keys that encrypt values.
 func ValueKeyCommand(p *cli.Program) *cobra.Command {
 	verb := func(open func(args []string) (*valuekeys.Keys, error), cmd *cobra.Command) *cobra.Command {
 		cmd.RunE = func(_ *cobra.Command, args []string) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// QuotaCommand makes the noun of quotas.
 func QuotaCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("quota", "Manage quotas of principals and boards", quotaSaveCommand(p), quotaListCommand(p), quotaDeleteCommand(p))
 }

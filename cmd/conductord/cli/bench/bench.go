@@ -33,6 +33,7 @@ const (
 	clearLine = "\r\x1b[K"
 )
 
+// Command makes the noun of benchmarks.
 func Command(p *cli.Program) *cobra.Command {
 	return cli.Noun("bench", "Measure a cluster from this machine",
 		benchVerb(p, "post", "Post jobs; bench claim removes them", workload.Post),

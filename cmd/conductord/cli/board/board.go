@@ -20,6 +20,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
+// Command makes the noun of boards.
 func Command(p *cli.Program) *cobra.Command {
 	return cli.Noun("board", "Manage boards: show, pause, limit",
 		listCommand(p), showCommand(p), createCommand(p),

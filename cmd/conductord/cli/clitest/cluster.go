@@ -47,6 +47,7 @@ func (c *Cluster) Stale() cli.Cluster {
 	return c
 }
 
+// StaleAge returns Age.
 func (c *Cluster) StaleAge() (time.Duration, bool) { return c.Age, c.Age >= 0 }
 
 // Principals lets another caller act between the read of the principals and the next call.
@@ -59,8 +60,10 @@ func (c *Cluster) Principals(ctx context.Context, after string) (logbook.Page[ac
 	return page, err
 }
 
+// Nodes returns Statuses.
 func (c *Cluster) Nodes(context.Context) ([]raftboard.NodeStatus, error) { return c.Statuses, nil }
 
+// TransferLeader names the new leader: the given node, or n2. No member has the name "nobody".
 func (c *Cluster) TransferLeader(_ context.Context, to string) (string, error) {
 	if to == "nobody" {
 		return "", jobs.ErrNotFound
@@ -68,7 +71,7 @@ func (c *Cluster) TransferLeader(_ context.Context, to string) (string, error) {
 	return cmp.Or(to, "n2"), nil
 }
 
-// The members are n1 to n3, and added members.
+// AddMember adds an entry to Members. It refuses the name n2, unless the new node replaces a member.
 func (c *Cluster) AddMember(_ context.Context, member raftboard.NewMember) (raftboard.Admission, error) {
 	if member.Name == "n2" && member.Replaces == "" {
 		return raftboard.Admission{}, jobs.ErrConflict
@@ -77,6 +80,7 @@ func (c *Cluster) AddMember(_ context.Context, member raftboard.NewMember) (raft
 	return raftboard.Admission{Generation: 1, Founders: c.Members[:1]}, nil
 }
 
+// RemoveMember removes an entry of Members.
 func (c *Cluster) RemoveMember(_ context.Context, name string) ([]raftboard.Member, error) {
 	at, err := c.member(name)
 	if err == nil {
@@ -85,6 +89,7 @@ func (c *Cluster) RemoveMember(_ context.Context, name string) ([]raftboard.Memb
 	return c.Members, err
 }
 
+// SetVote changes an entry of Members.
 func (c *Cluster) SetVote(_ context.Context, name string, vote bool) ([]raftboard.Member, error) {
 	at, err := c.member(name)
 	if err == nil {
@@ -93,6 +98,7 @@ func (c *Cluster) SetVote(_ context.Context, name string, vote bool) ([]raftboar
 	return c.Members, err
 }
 
+// MoveMember changes the addresses of an entry of Members.
 func (c *Cluster) MoveMember(_ context.Context, name, raftAddress, apiAddress string) ([]raftboard.Member, error) {
 	at, err := c.member(name)
 	if err == nil {
@@ -101,6 +107,7 @@ func (c *Cluster) MoveMember(_ context.Context, name, raftAddress, apiAddress st
 	return c.Members, err
 }
 
+// Upgrade answers with version 2. With one entry in Statuses, it fails with a conflict.
 func (c *Cluster) Upgrade(context.Context) (int, error) {
 	if len(c.Statuses) == 1 {
 		return 0, jobs.ErrConflict
@@ -108,6 +115,7 @@ func (c *Cluster) Upgrade(context.Context) (int, error) {
 	return 2, nil
 }
 
+// Verify returns Compared.
 func (c *Cluster) Verify(context.Context) (raftboard.Comparison, error) {
 	return raftboard.Comparison{Index: 42, Members: c.Compared}, nil
 }
@@ -131,6 +139,7 @@ func (c *Cluster) Backup(context.Context, bool) (io.ReadCloser, error) {
 	return io.NopCloser(&file), c.Broken
 }
 
+// Close does nothing, because the test closes the board.
 func (c *Cluster) Close() error { return nil }
 
 // Worker does the work of a conductor step by step, so that a test knows the expected output of the

@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/topology"
 )
 
+// TopologyCommand makes the noun of topology files.
 func TopologyCommand(p *cli.Program) *cobra.Command {
 	verb := func(use, short, long string, args cobra.PositionalArgs, do func(ctx context.Context, p *cli.Program, source *topology.Source, args []string) error) *cobra.Command {
 		return &cobra.Command{

@@ -22,6 +22,7 @@ import (
 	"github.com/conductord/conductord/jobs/steps"
 )
 
+// Command makes the noun of conductors, with additional verbs of another package.
 func Command(p *cli.Program, more ...*cobra.Command) *cobra.Command {
 	return cli.Noun("conductor", "Run, list and drain conductors", append(more,
 		listCommand(p), getCommand(p), drainNamedCommand(p), undrainCommand(p))...)
@@ -299,6 +300,7 @@ func undrainCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
+// SessionCommand makes the noun of sessions.
 func SessionCommand(p *cli.Program) *cobra.Command {
 	sessions := cli.List[jobs.Session]{
 		What:  "sessions",

@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// BookCommand makes the noun of books.
 func BookCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("book", "Show books and their flows", bookListCommand(p), bookGetCommand(p))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// Command makes the noun of flows.
 func Command(p *cli.Program) *cobra.Command {
 	commands := []*cobra.Command{
 		runCommand(p), showCommand(p),

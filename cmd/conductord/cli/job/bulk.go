@@ -20,6 +20,7 @@ import (
 // maxShownRefusals limits the refusals that are printed one by one.
 const maxShownRefusals = 20
 
+// BulkCommand makes the noun of changes to many jobs.
 func BulkCommand(p *cli.Program) *cobra.Command {
 	commands := make([]*cobra.Command, 0, len(jobs.Actions))
 	for _, verb := range []struct {

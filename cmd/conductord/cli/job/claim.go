@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// ClaimCommand makes the noun of claims.
 func ClaimCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("claim", "List claims, extend and transfer them, end reservations", claimListCommand(p), claimExtendCommand(p), claimTransferCommand(p), claimUnreserveCommand(p))
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// Command makes the noun of jobs.
 func Command(p *cli.Program) *cobra.Command {
 	commands := []*cobra.Command{
 		postCommand(p), getCommand(p), listCommand(p), waitCommand(p), watchCommand(p),
@@ -135,6 +136,7 @@ func tookText(job *jobs.Job, now time.Time) string {
 	return cli.DurationText(max(end.Sub(job.StartedAt), 0))
 }
 
+// OwnerOf names the owner of a job's claim; empty: the job is not claimed.
 func OwnerOf(job *jobs.Job) string {
 	if job.Claim == nil {
 		return ""

@@ -39,6 +39,7 @@ type ContentFlags struct {
 	retention         time.Duration
 }
 
+// Add adds the flags to a command.
 func (f *ContentFlags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.priority, "priority", "", "priority: very-low, low, normal, high, very-high, or a number; higher first (default the document's priority, or normal)")
@@ -92,6 +93,7 @@ type PostFlags struct {
 	Wait                bool
 }
 
+// Add adds the flags to a command, with the flags of the content.
 func (f *PostFlags) Add(cmd *cobra.Command) {
 	f.ContentFlags.Add(cmd)
 	flags := cmd.Flags()
@@ -261,16 +263,19 @@ func (w *WorkFlags) AddNew(cmd *cobra.Command) {
 // FailurePolicyFlag replaces the failure policies of the flow in a posting.
 type FailurePolicyFlag string
 
+// Add adds the flag to a command.
 func (f *FailurePolicyFlag) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar((*string)(f), "on-step-failure", "", "reaction to a failed step: revert, or hold (revert nothing and wait for an operator) (default the document's on_failure)")
 }
 
+// Fill sets the policy of all flows of a posting, which must have a book.
 func (f FailurePolicyFlag) Fill(posting *jobs.Posting) {
 	for i := range posting.Book.Flows {
 		posting.Book.Flows[i].OnFailure = logbook.FailurePolicy(f)
 	}
 }
 
+// Fill sets the work of a posting from the flags. It refuses flags that name no work, or more than one.
 func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	given := 0
 	for _, what := range []string{w.Document, w.book, w.Kind} {

@@ -10,6 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
+// TrashCommand makes the noun of trashed jobs.
 func TrashCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("trash", "List, show and purge trashed jobs; job retry restores them",
 		trashListCommand(p), trashShowCommand(p), trashPurgeCommand(p))

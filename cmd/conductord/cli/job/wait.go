@@ -160,6 +160,7 @@ func NoteStopped(ctx context.Context, p *cli.Program, reader jobs.Reader, stoppe
 	return nil
 }
 
+// WaitStatusText counts the jobs of a wait by outcome, and the jobs that need an operator.
 func WaitStatusText(status await.Status) string {
 	parts := []string{fmt.Sprintf("%d finished", status.Finished)}
 	for _, outcome := range slices.Sorted(maps.Keys(status.Outcomes)) {

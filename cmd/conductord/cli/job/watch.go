@@ -218,6 +218,7 @@ func sessionParts(event *jobs.Event) []string {
 	return append(parts, "owner="+cli.Clean(event.Owner))
 }
 
+// EventsCommand makes the command that watches events.
 func EventsCommand(p *cli.Program) *cobra.Command {
 	var (
 		watch      jobs.Watch

@@ -27,6 +27,7 @@ import (
 // shownHistory is the number of slot records that are shown of a schedule.
 const shownHistory = 10
 
+// Command makes the noun of schedules.
 func Command(p *cli.Program) *cobra.Command {
 	return cli.Noun("schedule", "Manage schedules, which post jobs at given times",
 		setCommand(p), listCommand(p), showCommand(p), nextCommand(p),

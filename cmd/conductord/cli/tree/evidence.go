@@ -82,6 +82,8 @@ func revertField(failure *logbook.Failure) cli.Field {
 	return cli.Field{"revert failed", undo.Error()}
 }
 
+// FailureFields are the lines about a failure and its causes. For a failed revert, the lines about
+// the original failure come first.
 func FailureFields(failure *logbook.Failure) []cli.Field {
 	if failure == nil {
 		return nil

@@ -281,6 +281,7 @@ func (s *IdentityStore) Self() transport.Hello {
 	}
 }
 
+// Get returns a copy of the identity.
 func (s *IdentityStore) Get() Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,6 +290,7 @@ func (s *IdentityStore) Get() Identity {
 	return id
 }
 
+// Change lets do change the identity, and saves it. do must not use the store.
 func (s *IdentityStore) Change(do func(*Identity)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -373,6 +373,7 @@ func (m *Members) await(missing []string) string {
 	return m.awaits
 }
 
+// Awaited names the nodes for which the first election waits, separated by commas; empty: none.
 func (m *Members) Awaited() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
