@@ -111,9 +111,8 @@ func warnOfUntaken(p *cli.Program, document *spec.Document, plan *flow.Plan, giv
 	}
 }
 
-// Attach adds a document to a posting as a book with one flow, and fills the posting from its
-// defaults. Targets replace the document's targets. Inputs in supplied
-// get their values later.
+// Attach adds a document to a posting as a book with one flow, and fills the posting from its defaults. Targets
+// replace the document's targets. Inputs in supplied get their values later.
 func Attach(document *spec.Document, posting *jobs.Posting, supplied []string, targets ...string) error {
 	given := make(logbook.Values, len(supplied)+len(posting.Store))
 	for _, name := range supplied {
