@@ -68,7 +68,8 @@ class Client:
     ``servers`` are addresses (``host:port``, or ``unix:///path``), as a list or separated by
     commas. Defaults come from the environment variables of the command line:
     CONDUCTORD_SERVER, CONDUCTORD_TOKEN or CONDUCTORD_TOKEN_FILE, CONDUCTORD_CA_FILE,
-    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS, which a token
+    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. The client cannot encrypt values, so it refuses
+    CONDUCTORD_VALUE_KEYS. With ``ca`` the client speaks TLS, which a token
     needs. ``board`` is the board of new jobs. ``timeout`` is the number of seconds for which a call is
     tried. Threads may share a client.
     """
@@ -82,6 +83,8 @@ class Client:
         servers = [s.strip() for s in servers if s.strip()]
         if not servers:
             raise Invalid("servers names no server")
+        if os.environ.get("CONDUCTORD_VALUE_KEYS"):
+            raise Invalid("CONDUCTORD_VALUE_KEYS is set, and this client cannot encrypt values: unset it to send values in plain text")
         context = _tls(ca or os.environ.get("CONDUCTORD_CA_FILE"), cert or os.environ.get("CONDUCTORD_CERT_FILE"),
                        key or os.environ.get("CONDUCTORD_KEY_FILE"))
         if context is None and any(s.startswith("https://") for s in servers):

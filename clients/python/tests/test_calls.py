@@ -272,6 +272,14 @@ class Settings(unittest.TestCase):
         Client("unix:///run/api.sock", token="t")
         Client("https://h:1", token="t")
 
+    def test_value_keys_that_it_cannot_use(self):
+        os.environ["CONDUCTORD_VALUE_KEYS"] = "keys"
+        try:
+            with self.assertRaisesRegex(Invalid, "CONDUCTORD_VALUE_KEYS is set, and this client cannot encrypt values"):
+                Client("a:1")
+        finally:
+            del os.environ["CONDUCTORD_VALUE_KEYS"]
+
     def test_a_token_that_others_can_read(self):
         with tempfile.NamedTemporaryFile() as file:
             os.chmod(file.name, 0o644)

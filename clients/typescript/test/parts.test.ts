@@ -95,6 +95,12 @@ test("options are checked", () => {
 	assert.throws(() => new Worker(client).step("a", { execute: () => 1 }).step("a", { execute: () => 1 }), /there already/);
 	assert.throws(() => new Client({ timeout: 0 }), /timeout/);
 	assert.throws(() => new Client({ servers: "http://a:1", token: "cdt_x" }), /plain text/);
+	process.env["CONDUCTORD_VALUE_KEYS"] = "keys";
+	try {
+		assert.throws(() => new Client({ servers: "a:1" }), /CONDUCTORD_VALUE_KEYS is set, and this client cannot encrypt values/);
+	} finally {
+		delete process.env["CONDUCTORD_VALUE_KEYS"];
+	}
 });
 
 /** Runs a client against servers that answer as the listeners do. */
