@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from . import _transport
 from ._ids import derive_id, new_id
 from ._results import by_symbol
-from .errors import Invalid, NotFound, Unavailable, of_detail
+from .errors import ConductordError, Invalid, NotFound, Unavailable, of_detail
 
 DEFAULT_SERVER = "127.0.0.1:7070"
 MAX_TOKEN = 16 << 10  # bytes of a token's file
@@ -126,17 +126,26 @@ class Client:
 
     def post_many(self, postings: Iterable[Mapping[str, Any]]) -> List[Job]:
         """Post up to 1,000 jobs in one call. If some are refused, the error is the first refusal;
-        the other jobs are posted."""
+        the other jobs are posted. Its ``posted`` has a Job or an error for each posting."""
         wired = [self._posting(p) for p in postings]
         answer = self.call("BoardService/Post", {"postings": wired})
-        made = []
+        made: List[Job] = []
+        results: List[Union[Job, ConductordError]] = []
+        refusal: Optional[ConductordError] = None
         for verdict in answer.get("posted", []):
             if "error" in verdict:
-                raise of_detail(verdict["error"])
+                error = of_detail(verdict["error"])
+                refusal = refusal or error
+                results.append(error)
+                continue
             job = Job(verdict["job"])
             job.existed = bool(verdict.get("existed"))
             job.signalled = verdict.get("signal", {}).get("answer")
             made.append(job)
+            results.append(job)
+        if refusal is not None:
+            refusal.posted = results
+            raise refusal
         return made
 
     def post_flow(self, document: Union[str, "os.PathLike[str]", Mapping[str, Any]], store: Optional[Mapping[str, Any]] = None,
