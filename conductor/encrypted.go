@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/valuekeys"
 )
@@ -55,10 +57,64 @@ func checkDecrypted(detail *logbook.FlowDetail, store logbook.Values) error {
 }
 
 func checkValue(value json.RawMessage, what string) error {
+	return checkValueFor(value, what, "add the key to the file in conductor.value_keys")
+}
+
+// checkValueFor returns an errEncrypted with a remedy for an encrypted value.
+func checkValueFor(value json.RawMessage, what, remedy string) error {
 	id, encrypted := valuekeys.KeyID(value)
 	if !encrypted {
 		return nil
 	}
-	return fmt.Errorf("%w with key %s, and cannot be decrypted here: %s; add the key to the file in conductor.value_keys; "+
-		"if the file has the key, the value was changed or moved", errEncrypted, id, what)
+	return fmt.Errorf("%w with key %s, and cannot be decrypted here: %s; %s; "+
+		"if the file has the key, the value was changed or moved", errEncrypted, id, what, remedy)
+}
+
+// checkDecryptedWork returns an errEncrypted for a value of an attempt that is still encrypted: the worker's client
+// has no key for it. Texts of failures may be encrypted: they are for readers.
+func checkDecryptedWork(work *steps.Work) error {
+	check := func(value json.RawMessage, what string) error {
+		return checkValueFor(value, what, "add the key to the worker's file of value keys (CONDUCTORD_VALUE_KEYS)")
+	}
+	values := func(values logbook.Values, what string) error {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if err := check(values[name], fmt.Sprintf("%s %q", what, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	details := func(failure *logbook.Failure, what string) error {
+		if failure == nil {
+			return nil
+		}
+		return values(failure.Details, "the "+what+"'s detail")
+	}
+	all := []error{values(work.Arguments, "the argument"), values(work.Checkpoints, "the checkpoint"), check(work.Result, "the result of the step"),
+		details(work.LastFailure, "last failure"), details(work.Failure, "failure")}
+	if work.LastProgress != nil {
+		all = append(all, check(work.LastProgress.Details, "the details of the last progress"))
+	}
+	for _, step := range slices.Sorted(maps.Keys(work.FlowFailures)) {
+		all = append(all, details(work.FlowFailures[step], "failure of step "+step))
+	}
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxKeyWait limits the time between two offers of an attempt whose values the worker cannot decrypt.
+const maxKeyWait = time.Minute
+
+// withoutKey ends an attempt that is not started: "not yet" is neither a failure nor an attempt for the step's retry,
+// so a worker with the key can get the attempt next. The time until then grows with each answer.
+func withoutKey(given *steps.Work, missing error) steps.Outcome {
+	after := maxKeyWait
+	if given.Asked < 6 {
+		after = min(time.Second<<given.Asked, maxKeyWait)
+	}
+	return steps.Outcome{ID: given.ID, Done: true, NotYet: after, Output: fmt.Sprintf("not started: %s\n", missing)}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/valuekeys"
 )
@@ -118,4 +119,29 @@ func TestResultsFitWhenEncrypted(t *testing.T) {
 			t.Errorf("it is %s with %+v", got.Outcome, got.Failure)
 		}
 	})
+}
+
+// TestEncryptedWork: a worker starts no attempt with a value that it cannot decrypt.
+func TestEncryptedWork(t *testing.T) {
+	const text = "$encrypted:1:old:AAAA$"
+	value := json.RawMessage(`"` + text + `"`)
+	values := logbook.Values{"a": json.RawMessage(`1`), "b": value}
+	failed := &logbook.Failure{Kind: "k", Details: values}
+	for what, work := range map[string]steps.Work{
+		`the argument "b"`:                       {Arguments: values},
+		`the checkpoint "b"`:                     {Checkpoints: values},
+		"the result of the step":                 {Result: value},
+		"the details of the last progress":       {LastProgress: &logbook.Progress{Details: value}},
+		`the last failure's detail "b"`:          {LastFailure: failed},
+		`the failure's detail "b"`:               {Failure: failed},
+		`the failure of step other's detail "b"`: {FlowFailures: map[string]*logbook.Failure{"other": failed}},
+		"":                                       {Arguments: logbook.Values{"a": json.RawMessage(`"` + text + `!"`)}, LastFailure: &logbook.Failure{Message: text}},
+	} {
+		err := conductor.CheckDecryptedWork(&work)
+		if plain := what == ""; plain != (err == nil) {
+			t.Errorf("%q: %v", what, err)
+		} else if !plain && (!strings.Contains(err.Error(), "with key old") || !strings.Contains(err.Error(), "CONDUCTORD_VALUE_KEYS") || !strings.Contains(err.Error(), what)) {
+			t.Errorf("%q: %v", what, err)
+		}
+	}
 }

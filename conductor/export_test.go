@@ -26,6 +26,8 @@ var (
 	ErrElsewhere  = errElsewhere
 )
 
+var CheckDecryptedWork = checkDecryptedWork
+
 func (s standing) String() string {
 	return [...]string{"sound", "doubtful", "failing", "lost"}[s]
 }

@@ -64,6 +64,10 @@ func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
 // run runs the attempt, and reports its progress.
 func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	task, given := w.options.Tasks[h.work.Type], h.work
+	if missing := checkDecryptedWork(given); missing != nil {
+		w.logger.Warn("step not started", "attempt", given.ID.String(), "error", missing)
+		return withoutKey(given, missing)
+	}
 	call := &flow.Call{
 		Arguments: given.Arguments, Action: given.Action, Job: given.Job.String(), Board: given.Board, Flow: given.Flow, Step: given.Step,
 		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token, Try: given.Try, Tries: given.Tries, LastFailure: given.LastFailure,

@@ -7,6 +7,9 @@ import "fmt"
 // ErrNeedsOperator. It is nil for a success, and for other unfinished jobs.
 func (j *Job) Err() error {
 	kind := map[Outcome]error{OutcomeReverted: ErrReverted, OutcomeFailed: ErrFailed, OutcomeCancelled: ErrCancelled}[j.Outcome]
+	if j.Flow.IsZero() && j.Outcome == OutcomeFailed {
+		kind = &subkind{"failed", ErrFailed} // the text of ErrFailed names steps
+	}
 	switch {
 	case j.State == StateTrashed:
 		kind = ErrTrashed

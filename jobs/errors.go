@@ -45,7 +45,7 @@ var (
 	ErrOverloaded error = &subkind{"overloaded: it did not happen", ErrUnavailable}
 	// ErrSessionExpired: the session is unknown, closed or expired, and all its claims have
 	// ended. Its id cannot be used again: open a session with a new id.
-	ErrSessionExpired = errors.New("the session has expired")
+	ErrSessionExpired = errors.New("the session has expired, or was closed")
 	// ErrWrongCluster: by the topology of the answering node, the board is in another
 	// cluster, which the error names. The call had no effect.
 	ErrWrongCluster = errors.New("wrong cluster")

@@ -50,6 +50,8 @@ const (
 	MaxDelay = logbook.MaxDelay
 )
 
+const day = 24 * time.Hour
+
 // CheckPosting checks a posting before it is written. The board checks that its book and
 // flow exist.
 func CheckPosting(l logbook.Limits, p *Posting) error {
@@ -81,11 +83,11 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 		return &logbook.InvalidError{Field: "posting deadline_after", Reason: "set together with deadline; set only one of the two"}
 	case p.DeadlineAfter != 0 && (p.DeadlineAfter < MinDeadlineAfter || p.DeadlineAfter > MaxDeadlineAfter):
 		return &logbook.InvalidError{
-			Field: "posting deadline_after", Reason: fmt.Sprintf("%s is not between %s and %s", p.DeadlineAfter, MinDeadlineAfter, MaxDeadlineAfter),
+			Field: "posting deadline_after", Reason: fmt.Sprintf("%s is not between %s and %d days", p.DeadlineAfter, MinDeadlineAfter, MaxDeadlineAfter/day),
 		}
 	case p.Retention != 0 && (p.Retention < MinRetention || p.Retention > MaxRetention):
 		return &logbook.InvalidError{
-			Field: "posting retention", Reason: fmt.Sprintf("%s is not between %s and %s", p.Retention, MinRetention, MaxRetention),
+			Field: "posting retention", Reason: fmt.Sprintf("%s is not between %s and %d days", p.Retention, MinRetention, MaxRetention/day),
 		}
 	case p.MaxCrashes < 0:
 		return &logbook.InvalidError{Field: "posting max_crashes", Reason: "negative"}
@@ -304,7 +306,7 @@ func CheckClaimRequest(l logbook.Limits, r *ClaimRequest) error {
 // CheckExpiry checks the TTL of a claim.
 func CheckExpiry(expiry time.Duration) error {
 	if expiry < MinTTL || expiry > MaxExpiry {
-		return &logbook.InvalidError{Field: "claim expiry", Reason: fmt.Sprintf("%s is not between %s and %s", expiry, MinTTL, MaxExpiry)}
+		return &logbook.InvalidError{Field: "claim expiry", Reason: fmt.Sprintf("%s is not between %s and %d days", expiry, MinTTL, MaxExpiry/day)}
 	}
 	return nil
 }

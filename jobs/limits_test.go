@@ -253,3 +253,25 @@ func metadata(size int) logbook.Values {
 	}
 	return values
 }
+
+// TestTextsOfLimits: the texts have the words of the pages, and name all cases.
+func TestTextsOfLimits(t *testing.T) {
+	posting := jobs.NewPlainPosting("k", nil)
+	for want, change := range map[string]func(*jobs.Posting){
+		"posting retention is invalid: 5ms is not between 1s and 365 days":      func(p *jobs.Posting) { p.Retention = 5 * time.Millisecond },
+		"posting deadline_after is invalid: 5ms is not between 1s and 365 days": func(p *jobs.Posting) { p.DeadlineAfter = 5 * time.Millisecond },
+	} {
+		changed := posting
+		change(&changed)
+		if err := jobs.CheckPosting(logbook.MaxLimits, &changed); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	want := "claim expiry is invalid: 0s is not between 500ms and 365 days"
+	if err := jobs.CheckExpiry(0); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if got := jobs.ErrSessionExpired.Error(); got != "the session has expired, or was closed" {
+		t.Error(got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // DefaultEndpoint is the default node.
@@ -15,6 +16,7 @@ const DefaultEndpoint = "127.0.0.1:7070"
 // CONDUCTORD_SERVER has the nodes, separated by commas; default: DefaultEndpoint.
 // CONDUCTORD_TOKEN_FILE names the file of the token, or CONDUCTORD_TOKEN has the token.
 // CONDUCTORD_CA_FILE, CONDUCTORD_CERT_FILE and CONDUCTORD_KEY_FILE name the files for TLS.
+// CONDUCTORD_VALUE_KEYS names the file of value keys.
 func FromEnvironment() (o Options, err error) {
 	o.Endpoints = split(cmp.Or(os.Getenv("CONDUCTORD_SERVER"), DefaultEndpoint))
 	files := credentials.Files{CA: os.Getenv("CONDUCTORD_CA_FILE"), Cert: os.Getenv("CONDUCTORD_CERT_FILE"), Key: os.Getenv("CONDUCTORD_KEY_FILE")}
@@ -24,7 +26,12 @@ func FromEnvironment() (o Options, err error) {
 		}
 	}
 	if o.Token = os.Getenv("CONDUCTORD_TOKEN"); os.Getenv("CONDUCTORD_TOKEN_FILE") != "" {
-		o.Token, err = credentials.ReadToken(os.Getenv("CONDUCTORD_TOKEN_FILE"))
+		if o.Token, err = credentials.ReadToken(os.Getenv("CONDUCTORD_TOKEN_FILE")); err != nil {
+			return o, err
+		}
+	}
+	if path := os.Getenv("CONDUCTORD_VALUE_KEYS"); path != "" {
+		o.ValueKeys, err = valuekeys.Open(path)
 	}
 	return o, err
 }

@@ -165,10 +165,10 @@ type core struct {
 	work   sync.WaitGroup // the goroutines of batchers and streams
 }
 
-// Dial opens a client with these endpoints and default options. An endpoint can be a list
-// separated by commas. Dial waits until one node has answered, for DefaultPatience at most.
-// Without endpoints it takes all options from the environment variables of the command line: see
-// FromEnvironment.
+// Dial opens a client. Without endpoints it takes all options from the environment variables of the
+// command line: see FromEnvironment. With endpoints it uses no variables: no token, no TLS and no
+// value keys, because the variables are meant for other nodes. An endpoint can be a list separated
+// by commas. Dial waits until one node has answered, for DefaultPatience at most.
 func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
 	if len(endpoints) > 0 {
 		return Open(ctx, Options{Endpoints: split(endpoints...)})

@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -38,14 +39,17 @@ func runExample(t *testing.T, endpoints []string, workerFolder, postFolder strin
 		t.Fatalf("cannot build the examples: %v\n%s", err, output)
 	}
 	var said bytes.Buffer
-	worker := exec.Command(filepath.Join(dir, "worker"), endpoints...)
+	worker := exec.Command(filepath.Join(dir, "worker"))
+	worker.Env = append(os.Environ(), "CONDUCTORD_SERVER="+strings.Join(endpoints, ","))
 	worker.Stdout, worker.Stderr = &said, &said
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = worker.Process.Kill() }()
 
-	output, err := exec.CommandContext(within(t), filepath.Join(dir, "post"), endpoints[0]).CombinedOutput()
+	poster := exec.CommandContext(within(t), filepath.Join(dir, "post"))
+	poster.Env = append(os.Environ(), "CONDUCTORD_SERVER="+endpoints[0])
+	output, err := poster.CombinedOutput()
 	if err != nil {
 		t.Fatalf("post: %v\n%s", err, output)
 	}

@@ -52,7 +52,7 @@ func startTrips(t *testing.T) *trips {
 	t.Cleanup(client.Close)
 	server := cluster.Endpoints()[0]
 	f := &trips{T: t, client: client, servers: server, workers: map[string]worker{
-		"book-flight": {command: []string{goWorker, server}},
+		"book-flight": {command: []string{goWorker}},
 		"book-hotel":  {command: []string{binary, "worker", "--handlers", filepath.Join("..", "examples", "languages", "handlers"), "--name", "shell", "--ttl", "3s"}},
 		"book-car":    {command: []string{"python3", "-B", filepath.Join(python, "examples", "languages.py")}},
 		"charge-card": {command: []string{"node", filepath.Join(scripts.dir, "dist", "examples", "languages.js")}},

@@ -1,7 +1,9 @@
 // Command languages is the Go worker of the trip in this directory: it books and cancels
 // flights.
 //
-//	go run ./examples/languages 127.0.0.1:7070
+//	go run ./examples/languages
+//
+// CONDUCTORD_SERVER has the nodes; default: 127.0.0.1:7070.
 package main
 
 import (
@@ -93,7 +95,7 @@ func main() {
 func work() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	client, err := raftboard.Dial(ctx, os.Args[1:]...)
+	client, err := raftboard.Dial(ctx)
 	if err != nil {
 		return err
 	}

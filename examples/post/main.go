@@ -1,14 +1,15 @@
 // Command post posts a job with a flow for the worker in examples/worker, and waits for its
 // result.
 //
-//	go run ./examples/post 127.0.0.1:7070
+//	go run ./examples/post
+//
+// CONDUCTORD_SERVER has the nodes; default: 127.0.0.1:7070.
 package main
 
 import (
 	"context"
 	"fmt"
 	"log"
-	"os"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/await"
@@ -16,13 +17,13 @@ import (
 )
 
 func main() {
-	if err := post(context.Background(), os.Args[1:]...); err != nil {
+	if err := post(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func post(ctx context.Context, endpoints ...string) error {
-	client, err := raftboard.Dial(ctx, endpoints...)
+func post(ctx context.Context) error {
+	client, err := raftboard.Dial(ctx)
 	if err != nil {
 		return err
 	}

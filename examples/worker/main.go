@@ -1,7 +1,9 @@
 // Command worker is a conductor with its own flow, written in Go. It claims the jobs of kind
 // "greet" from a cluster and runs them until it is interrupted:
 //
-//	go run ./examples/worker 127.0.0.1:7070
+//	go run ./examples/worker
+//
+// CONDUCTORD_SERVER has the nodes; default: 127.0.0.1:7070.
 package main
 
 import (
@@ -49,7 +51,7 @@ func work() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	client, err := raftboard.Dial(ctx, os.Args[1:]...)
+	client, err := raftboard.Dial(ctx)
 	if err != nil {
 		return err
 	}

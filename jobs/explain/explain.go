@@ -35,6 +35,7 @@ type Situation struct {
 	// step workers. Only the leader knows both.
 	Untaken []steps.Offer
 	Workers []jobs.Entity
+	Live    map[jobs.SessionID]steps.Live // state of these workers; without an entry, a worker counts as full
 	// Holder is the state of the claim of a claimed job. Only the leader knows it; nil: unknown.
 	Holder *jobs.HeldClaim
 }
@@ -133,9 +134,7 @@ func (e *explanation) finished(s *Situation) {
 func (e *explanation) claimed(s *Situation) {
 	claim := s.Job.Claim
 	e.say(jobs.CauseClaimed, "%s claimed it at %s, with token %s", claim.Owner, moment(claim.Since), claim.Token)
-	if len(s.Untaken) > 0 {
-		e.untaken(s)
-	}
+	silent := len(s.Untaken) > 0 && e.untaken(s)
 	if what, remedy := s.Awaits.say(s.Job.ID); what != "" {
 		e.Text += fmt.Sprintf("; a step waits for %s; %s", what, remedy)
 	}
@@ -153,7 +152,7 @@ func (e *explanation) claimed(s *Situation) {
 	if !s.Job.Flow.IsZero() {
 		e.Remedy = ofFlow(jobs.RemedyShowFlow, &s.Job)
 	}
-	if len(s.Untaken) > 0 && !isLive(s.Workers, s.Untaken[0].Only.Session) { // if that worker is live, no other may have the step
+	if len(s.Untaken) > 0 && (silent || !isLive(s.Workers, s.Untaken[0].Only.Session)) { // if that worker is live, no other may have the step
 		first := &s.Untaken[0].Work
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStartWorker, Target: first.Type, Value: strings.Join(first.Labels, ","), Name: s.Untaken[0].Only.Name}
 	}
@@ -164,29 +163,37 @@ func (e *explanation) claimed(s *Situation) {
 	}
 }
 
-// untaken names the step that has waited longest for a worker, and the reason.
-func (e *explanation) untaken(s *Situation) {
+// untaken names the step that has waited longest for a worker, and the reason. It reports whether a suitable worker
+// has free slots: then the worker has probably died, because a worker with free slots takes the step at once.
+func (e *explanation) untaken(s *Situation) (silent bool) {
 	first := &s.Untaken[0]
 	e.Text += fmt.Sprintf("; step %q has waited %s (since %s) for a worker of the type %q", first.Work.Step,
 		duration.Text(max(0, s.Now.Sub(first.Since)).Round(time.Second)), moment(first.Since), first.Work.Type)
 	if len(first.Work.Labels) > 0 {
 		e.Text += " with the labels " + quoted(first.Work.Labels)
 	}
-	able, only := 0, first.Only
+	full, only := 0, first.Only
+	var free *jobs.Entity
 	bound := isLive(s.Workers, only.Session)
 	for i := range s.Workers {
 		worker := &s.Workers[i]
 		wanted := only.Session.IsZero() || worker.Session == only.Session || !bound && worker.Name == only.Name
 		if wanted && steps.Suits(worker, s.Job.Board, first.Work.Type, first.Work.Labels) {
-			able++
+			if live, known := s.Live[worker.Session]; known && live.Holds < worker.MaxJobs {
+				free = worker
+			} else {
+				full++
+			}
 		}
 	}
 	if !only.Session.IsZero() {
 		e.Text += fmt.Sprintf("; same_worker_as binds it to worker %q, session %s", only.Name, only.Session)
 	}
 	switch {
-	case able > 0:
-		e.Text += fmt.Sprintf(", and %s", plural(able, "worker is at its limit of steps", "workers are at their limits of steps"))
+	case full > 0:
+		e.Text += fmt.Sprintf(", and %s", plural(full, "worker is at its limit of steps", "workers are at their limits of steps"))
+	case free != nil:
+		e.Text += ", and "
 	case bound:
 		e.Text += ", which is live and does not run this type"
 	case !only.Session.IsZero():
@@ -194,9 +201,20 @@ func (e *explanation) untaken(s *Situation) {
 	default:
 		e.Text += ", and no live worker runs it"
 	}
+	if free != nil {
+		if full > 0 {
+			e.Text += "; "
+		}
+		asked := "has not asked for steps since the last change of leader"
+		if heard := s.Live[free.Session].Heard; !heard.IsZero() {
+			asked = fmt.Sprintf("last asked for steps %s ago", duration.Text(max(0, s.Now.Sub(heard)).Round(time.Second)))
+		}
+		e.Text += fmt.Sprintf("worker %q has free slots, but %s; if it has died, its session ends soon", free.Name, asked)
+	}
 	if more := len(s.Untaken) - 1; more > 0 {
 		e.Text += fmt.Sprintf("; %s", plural(more, "other step also waits", "other steps also wait"))
 	}
+	return free != nil
 }
 
 // isLive reports whether a worker of a session lives.

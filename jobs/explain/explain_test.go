@@ -143,6 +143,17 @@ func TestExplain(t *testing.T) {
 		{"that one is busy", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
 		}, jobs.CauseClaimed, `, and 1 worker is at its limit of steps`, "show_flow"},
+		{"that one has free slots", func(s *explain.Situation) {
+			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}, MaxJobs: 4})
+			s.Live = map[jobs.SessionID]steps.Live{sessionA: {Holds: 3, Heard: noon.Add(-8 * time.Second)}}
+		}, jobs.CauseClaimed, `, and worker "w1" has free slots, but last asked for steps 8s ago; if it has died, its session ends soon`, "start_worker film gpu w1"},
+		{"one is full, and one has died", func(s *explain.Situation) {
+			film := jobs.Entity{Session: sessionA, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}, MaxJobs: 4}
+			other := film
+			other.Session, other.Name = sessionB, "w2"
+			untaken(s, steps.Only{}, film, other)
+			s.Live = map[jobs.SessionID]steps.Live{sessionA: {Holds: 4, Heard: noon}, sessionB: {}}
+		}, jobs.CauseClaimed, `, and 1 worker is at its limit of steps; worker "w2" has free slots, but has not asked for steps since the last change of leader; if it has died`, "start_worker film gpu"},
 		{"that one does it no more", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
 		}, jobs.CauseClaimed, `, which is live and does not run this type`, "show_flow"},

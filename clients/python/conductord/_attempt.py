@@ -7,9 +7,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
+from ._encrypted import missing_key, wait
 from .client import duration, seconds_of
 from .errors import ConductordError, Fenced, Invalid, NotAllowed, NotFound, OverLimit, SessionExpired
-from .outcome import (BadArgument, Cancelled, Failure, FailureRecord, ProgressRecord, RevertCause, Stopped, checked_details, clip, kept, of_failure,
+from .outcome import (BadArgument, Cancelled, Failure, FailureRecord, NotYet, ProgressRecord, RevertCause, Stopped, checked_details, clip, kept, of_failure,
                       of_result)
 
 if TYPE_CHECKING:
@@ -207,6 +208,11 @@ class Attempt:
 
     def _call(self) -> Dict[str, Any]:
         work, given = self._work, None
+        missing = missing_key(work)
+        if missing is not None:
+            self._worker.logger.warning("step not started: %s: %s", self._maker.name, missing)
+            self._context.log("not started: " + missing)
+            raise NotYet(wait(work))  # no failure: a worker with the key can get the attempt next
         function, signature = self._worker.function_of(work["type"], self.id["action"])
         if self.id["action"] == "revert":
             failure = work.get("failure")

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from . import _transport
 from ._ids import derive_id, new_id
 from ._results import by_symbol
-from .errors import Invalid, NotFound, Unavailable, of_detail
+from .errors import ConductordError, Invalid, NotFound, Unavailable, of_detail
 
 DEFAULT_SERVER = "127.0.0.1:7070"
 MAX_TOKEN = 16 << 10  # bytes of a token's file
@@ -68,7 +68,8 @@ class Client:
     ``servers`` are addresses (``host:port``, or ``unix:///path``), as a list or separated by
     commas. Defaults come from the environment variables of the command line:
     CONDUCTORD_SERVER, CONDUCTORD_TOKEN or CONDUCTORD_TOKEN_FILE, CONDUCTORD_CA_FILE,
-    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS, which a token
+    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. The client cannot encrypt values, so it refuses
+    CONDUCTORD_VALUE_KEYS. With ``ca`` the client speaks TLS, which a token
     needs. ``board`` is the board of new jobs. ``timeout`` is the number of seconds for which a call is
     tried. Threads may share a client.
     """
@@ -82,6 +83,8 @@ class Client:
         servers = [s.strip() for s in servers if s.strip()]
         if not servers:
             raise Invalid("servers names no server")
+        if os.environ.get("CONDUCTORD_VALUE_KEYS"):
+            raise Invalid("CONDUCTORD_VALUE_KEYS is set, and this client cannot encrypt values: unset it to send values in plain text")
         context = _tls(ca or os.environ.get("CONDUCTORD_CA_FILE"), cert or os.environ.get("CONDUCTORD_CERT_FILE"),
                        key or os.environ.get("CONDUCTORD_KEY_FILE"))
         if context is None and any(s.startswith("https://") for s in servers):
@@ -123,17 +126,26 @@ class Client:
 
     def post_many(self, postings: Iterable[Mapping[str, Any]]) -> List[Job]:
         """Post up to 1,000 jobs in one call. If some are refused, the error is the first refusal;
-        the other jobs are posted."""
+        the other jobs are posted. Its ``posted`` has a Job or an error for each posting."""
         wired = [self._posting(p) for p in postings]
         answer = self.call("BoardService/Post", {"postings": wired})
-        made = []
+        made: List[Job] = []
+        results: List[Union[Job, ConductordError]] = []
+        refusal: Optional[ConductordError] = None
         for verdict in answer.get("posted", []):
             if "error" in verdict:
-                raise of_detail(verdict["error"])
+                error = of_detail(verdict["error"])
+                refusal = refusal or error
+                results.append(error)
+                continue
             job = Job(verdict["job"])
             job.existed = bool(verdict.get("existed"))
             job.signalled = verdict.get("signal", {}).get("answer")
             made.append(job)
+            results.append(job)
+        if refusal is not None:
+            refusal.posted = results
+            raise refusal
         return made
 
     def post_flow(self, document: Union[str, "os.PathLike[str]", Mapping[str, Any]], store: Optional[Mapping[str, Any]] = None,

@@ -8,7 +8,7 @@ ids.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Type
+from typing import Any, Dict, List, Optional, Type
 
 
 class ConductordError(Exception):
@@ -26,6 +26,7 @@ class ConductordError(Exception):
         self.unit: Optional[str] = detail.get("unit")
         self.since: Optional[str] = detail.get("since")
         self.retry_after = 0.0  # seconds, of an overloaded node
+        self.posted: List[Any] = []  # of post_many: a Job or an error for each posting
 
 
 class NotDone(ConductordError):

@@ -216,6 +216,21 @@ class Signals(unittest.TestCase):
         self.assertEqual(sent[0]["postings"][0]["signal"], {"name": "paid", "data": 7})
 
 
+class PostingMany(unittest.TestCase):
+    def test_a_refusal_has_the_accepted_jobs(self):
+        client = Client()
+        refusals = [{"error": {"code": "invalid", "message": "a tag is empty", "field": "tags"}}, {"error": {"code": "conflict", "message": "the id is used"}}]
+        answer = {"posted": [{"job": {"id": "a"}}, refusals[0], {"job": {"id": "b"}, "existed": True}, refusals[1]]}
+        client.call = lambda method, request, **how: answer
+        with self.assertRaisesRegex(Invalid, "a tag is empty") as raised:
+            client.post_many([{"name": "n"}] * 4)
+        first, second, third, fourth = raised.exception.posted
+        self.assertEqual((first["id"], third["id"], third.existed), ("a", "b", True))
+        self.assertIs(second, raised.exception)
+        self.assertIsInstance(fourth, Conflict)
+        self.assertEqual(Invalid("other").posted, [])
+
+
 class Deciding(unittest.TestCase):
     def test_fields(self):
         client, sent = Client(), []
@@ -271,6 +286,14 @@ class Settings(unittest.TestCase):
             Client("unix:///run/api.sock,h:1", token="t")
         Client("unix:///run/api.sock", token="t")
         Client("https://h:1", token="t")
+
+    def test_value_keys_that_it_cannot_use(self):
+        os.environ["CONDUCTORD_VALUE_KEYS"] = "keys"
+        try:
+            with self.assertRaisesRegex(Invalid, "CONDUCTORD_VALUE_KEYS is set, and this client cannot encrypt values"):
+                Client("a:1")
+        finally:
+            del os.environ["CONDUCTORD_VALUE_KEYS"]
 
     def test_a_token_that_others_can_read(self):
         with tempfile.NamedTemporaryFile() as file:

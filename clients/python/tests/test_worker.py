@@ -123,6 +123,42 @@ class Reverts(unittest.TestCase):
         self.assertEqual((end("revert", unfit, euros=10), undone), ({"done": True, "result": None}, [10]))
 
 
+class EncryptedValues(unittest.TestCase):
+    def test_no_function_gets_them(self):
+        value = "$encrypted:1:2026-12:AAAA$"
+        worker, started = Worker(Client("127.0.0.1:1")), []
+
+        @worker.step("pay")
+        def pay(card: str = ""):
+            started.append(card)
+
+        @pay.revert("refund")
+        def refund(card: str = ""):
+            started.append(card)
+
+        def end(action="execute", asked=0, **fields):
+            work = dict({"id": dict(ID, action=action, asked=asked), "type": {"execute": "pay", "revert": "refund"}[action]}, **fields)
+            attempt = Attempt(worker, None, work)
+            worker.running.acquire()
+            attempt._make()
+            return attempt._outcome, attempt._context.take_news().get("output", "")
+
+        logs = self.assertLogs("conductord.worker")
+        logs.__enter__()
+        self.addCleanup(logs.__exit__, None, None, None)
+        for fields in ({"arguments": {"card": value}}, {"checkpoints": [{"name": "row", "value": value}]}, {"last_progress": {"details": value}},
+                       {"last_failure": {"message": "m", "details": {"card": value}}}):
+            outcome, said = end(**fields)
+            self.assertEqual(outcome, {"done": True, "not_yet": "1.000000s"}, fields)
+            self.assertRegex(said, "not started: a value is encrypted with key 2026-12.* CONDUCTORD_VALUE_KEYS")
+        for fields in ({"arguments": {"card": value}}, {"result": value}, {"failure": {"details": {"card": value}}}, {"failures": [{"details": {"card": value}}]}):
+            self.assertIn("not_yet", end("revert", **fields)[0], fields)
+        self.assertEqual(end(asked=9, result=value)[0]["not_yet"], "60.000000s")
+        self.assertEqual(started, [])
+        end(arguments={"card": value + "!"}, last_failure={"message": value})  # a text that contains such a value is none
+        self.assertEqual(started, [value + "!"])
+
+
 class Lines(unittest.TestCase):
     def context(self):
         return Context({"id": ID, "type": "t"}, threading.Event())

@@ -1,10 +1,11 @@
 import { EventEmitter, once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
+import { keyWait, missingKey } from "./encrypted.js";
 import { RefusedError } from "./errors.js";
 import { linked } from "./http.js";
 import { encode, clip, type Json, milliseconds, plain, seconds } from "./json.js";
 import type { Session } from "./session.js";
-import { endOf, Failure, messageOf, nameOf, type Report, type Sending, type StepContext, type StepType, type Work } from "./steps.js";
+import { endOf, Failure, messageOf, nameOf, NotYet, type Report, type Sending, type StepContext, type StepType, type Work } from "./steps.js";
 import type { Failure as WireFailure } from "./types.js";
 
 /** How often progress and lines are reported, and how long such a report waits for a conductor. */
@@ -99,6 +100,12 @@ export class Attempt {
 				throw new Failure(`this worker cannot ${id.action} steps of the type ${JSON.stringify(this.work.type)}`, { permanent: true });
 			}
 			free = await this.slots.take(ctx.signal);
+			const missing = missingKey(this.work);
+			if (missing !== undefined) {
+				this.warn(`conductord worker: step ${JSON.stringify(id.step)} is not started: ${missing}`);
+				ctx.log(`not started: ${missing}`);
+				throw new NotYet(keyWait(this.work)); // no failure: a worker with the key can get the attempt next
+			}
 			let args: unknown;
 			try {
 				args = step.schema ? step.schema(this.work.arguments ?? {}) : (this.work.arguments ?? {});

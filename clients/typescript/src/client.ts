@@ -48,6 +48,10 @@ export class Client {
 		if (!(timeout > 0 && timeout < 2 ** 31)) {
 			throw new RefusedError("invalid", `the timeout is ${timeout}; it must be a number of milliseconds above 0 and below 2^31`, { field: "timeout" });
 		}
+		if (env["CONDUCTORD_VALUE_KEYS"]) {
+			const reason = "CONDUCTORD_VALUE_KEYS is set, and this client cannot encrypt values: unset it to send values in plain text";
+			throw new RefusedError("invalid", reason, { field: "value_keys" });
+		}
 		this.#board = options.board;
 		this.#transport = new Transport({
 			servers: servers.length > 0 ? servers : ["127.0.0.1:7070"],

@@ -95,6 +95,12 @@ test("options are checked", () => {
 	assert.throws(() => new Worker(client).step("a", { execute: () => 1 }).step("a", { execute: () => 1 }), /there already/);
 	assert.throws(() => new Client({ timeout: 0 }), /timeout/);
 	assert.throws(() => new Client({ servers: "http://a:1", token: "cdt_x" }), /plain text/);
+	process.env["CONDUCTORD_VALUE_KEYS"] = "keys";
+	try {
+		assert.throws(() => new Client({ servers: "a:1" }), /CONDUCTORD_VALUE_KEYS is set, and this client cannot encrypt values/);
+	} finally {
+		delete process.env["CONDUCTORD_VALUE_KEYS"];
+	}
 });
 
 /** Runs a client against servers that answer as the listeners do. */
@@ -400,4 +406,49 @@ test("an attempt has the failure of the attempt before it, and a revert has its 
 		await worker.run();
 	});
 	assert.deepEqual(seen, [["execute", undefined, undefined], ["execute", last, undefined], ["revert", undefined, cause]]);
+});
+
+test("no step gets encrypted values", { timeout: 20_000 }, async () => {
+	const value = "$encrypted:1:2026-12:AAAA$";
+	const id = (step: string, action: "execute" | "revert") => ({ flow: "f", step, action, attempt: 1 });
+	const common = { job: "j", key: "k", token: "1-1" };
+	const work = [
+		{ ...common, id: id("argument", "execute"), type: "t", arguments: { card: value } },
+		{ ...common, id: id("checkpoint", "execute"), type: "t", checkpoints: [{ name: "row", value }] },
+		{ ...common, id: id("progress", "execute"), type: "t", last_progress: { details: value } },
+		{ ...common, id: id("failure", "execute"), type: "t", last_failure: { message: "m", details: { card: value } } },
+		{ ...common, id: id("revert", "revert"), type: "u", result: value },
+		{ ...common, id: { ...id("again", "revert"), asked: 9 }, type: "u", arguments: { card: value } },
+		{ ...common, id: id("plain", "execute"), type: "t", arguments: { card: `${value}!` }, last_failure: { message: value } },
+	];
+	const ends: Record<string, { not_yet?: string; output?: string; result?: unknown }> = {};
+	const started: unknown[] = [];
+	let given = false;
+	let worker: Worker;
+	const stub: RequestListener = async (request, response) => {
+		const { outcome } = JSON.parse(Buffer.concat(await request.toArray()).toString());
+		if (request.url!.endsWith("/Pull")) {
+			await delay(20);
+			response.end(JSON.stringify(given ? {} : { work }));
+			given = true;
+			return;
+		}
+		if (outcome?.done) {
+			ends[outcome.id.step] = outcome;
+			if (Object.keys(ends).length === work.length) {
+				worker.stop();
+			}
+		}
+		response.end(JSON.stringify({ recorded: true }));
+	};
+	await against([stub], 5_000, async (client) => {
+		const run = (args: unknown) => void started.push(args);
+		worker = new Worker(client, { signals: [], warn: () => {} }).step("t", { execute: run, revert: { type: "u", run } });
+		await worker.run();
+	});
+	assert.deepEqual(started, [{ card: `${value}!` }]);
+	const waits = Object.fromEntries(Object.entries(ends).map(([step, end]) => [step, end.not_yet]));
+	const wait = "1.000s";
+	assert.deepEqual(waits, { argument: wait, checkpoint: wait, progress: wait, failure: wait, revert: wait, again: "60.000s", plain: undefined });
+	assert.match(ends["argument"]!.output!, /not started: a value is encrypted with key 2026-12.* CONDUCTORD_VALUE_KEYS/);
 });

@@ -1,13 +1,14 @@
 // Command post posts a job of kind "email" and waits for its end:
 //
-//	go run ./examples/email/post 127.0.0.1:7070
+//	go run ./examples/email/post
+//
+// CONDUCTORD_SERVER has the nodes; default: 127.0.0.1:7070.
 package main
 
 import (
 	"context"
 	"fmt"
 	"log"
-	"os"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
@@ -17,7 +18,7 @@ type email struct{ To, Subject string }
 
 func main() {
 	ctx := context.Background()
-	client, err := raftboard.Dial(ctx, os.Args[1:]...)
+	client, err := raftboard.Dial(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

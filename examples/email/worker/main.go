@@ -1,7 +1,9 @@
 // Command worker does the jobs of kind "email", which have no flow, until it is
 // interrupted:
 //
-//	go run ./examples/email/worker 127.0.0.1:7070
+//	go run ./examples/email/worker
+//
+// CONDUCTORD_SERVER has the nodes; default: 127.0.0.1:7070.
 package main
 
 import (
@@ -27,7 +29,7 @@ func send(_ context.Context, job jobs.Job, mail email) error {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	client, err := raftboard.Dial(ctx, os.Args[1:]...)
+	client, err := raftboard.Dial(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/explain"
+	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/lead"
@@ -60,6 +61,11 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 				return nil, err
 			}
 			situation.Workers = s.ableOn(job.Board, situation.Workers)
+			situation.Live = make(map[jobs.SessionID]steps.Live, len(situation.Workers))
+			for i := range situation.Workers {
+				worker := &situation.Workers[i]
+				situation.Live[worker.Session] = s.offers.Live(worker, situation.Now, func(logbook.FlowID) bool { return true })
+			}
 		}
 	}
 	if situation.Job.Reason != "" && s.submit.Guard.HidesValuesFrom(ctx) != "" {
