@@ -196,8 +196,12 @@ func (m *model) postSignal(p *v1.Posting) (job string, existed bool, signalled s
 			if signalled, err = m.receive(j, board, modelSignal{id, p.Signal.Name}); err != nil || j.State.Finished() {
 				return j.ID.String(), true, signalled, err
 			}
-			job, existed, err = m.postOne(p) // raises the job
-			return job, existed, signalled, err
+			posting, err := command.PostingFromProto(p)
+			if err != nil {
+				panic(err)
+			}
+			m.raise(j, &posting) // also after the job has moved to another board
+			return j.ID.String(), true, signalled, nil
 		}
 	}
 	if job, existed, err = m.postOne(p); err == nil {
