@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is the version of the tables, their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 24
+const schemaVersion = 25
 
 // table is one of the tables below.
 type table = tables.Table

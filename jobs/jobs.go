@@ -28,7 +28,7 @@
 //
 //   - An accepted job is never lost.
 //   - A job has at most one owner at a time.
-//   - Jobs are claimed by priority, then in posting order.
+//   - Jobs are claimed by effective priority, then front, then posting order.
 //   - Repeating a call with the same ids is harmless.
 package jobs
 
