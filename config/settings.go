@@ -68,7 +68,7 @@ func nodeSettings() []setting {
 		{key: "log_store", target: func(c *Config) any { return &c.LogStore },
 			doc: "Store of raft's log: bolt (raft-boltdb) or wal (raft-wal, faster and younger). To change the store of an existing node, run conductord log-store convert"},
 		{key: "disk_reserve", target: func(c *Config) any { return &c.DiskReserve }, low: 1 << 20, high: 1 << 40,
-			doc: "Free disk space, in bytes, that new work requires, in addition to space for the node's snapshots. An empty node needs 2.5 times this value, and 64 MiB more with log_store wal"},
+			doc: "Free disk space, in bytes, that new work requires, in addition to space for three snapshots. Each snapshot can grow by half of this value, so an empty node needs 2.5 times this value. With log_store wal, it needs 64 MiB more"},
 		{key: "memory", target: func(c *Config) any { return &c.Memory }, low: 256 << 20, high: 1 << 40,
 			doc: "Memory budget of the process, in bytes, without the mapped state file. Queues get shares of the budget. Near the limit, calls fail as overloaded"},
 		{key: "insecure", target: func(c *Config) any { return &c.Insecure },
@@ -234,7 +234,7 @@ func conductorSettings() []setting {
 func handlerSettings() []setting {
 	return []setting{
 		{key: "handlers.user", target: func(c *Config) any { return &c.Handlers.User },
-			doc: "User that runs handlers, with the groups of this user. Default: the node's user. The node must run as root. It gives this user the right to pass through data_dir"},
+			doc: "User that runs handlers, with the groups of this user. Default: the node's user. The node must run as root, and gives this user execute permission on data_dir"},
 		{key: "handlers.users", target: func(c *Config) any { return &c.Handlers.Users },
 			doc: `Users that run the handlers of some boards, such as {"a/*" = "tenant-a"}. The longest match wins. All other boards use handlers.user. As a flag or variable: BOARDS=USER;…`},
 		{key: "handlers.no_new_privs", target: func(c *Config) any { return &c.Handlers.NoNewPrivs },
