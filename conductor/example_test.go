@@ -86,8 +86,13 @@ func ExampleConductor_Drain() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	go func() { _ = worker.Run(ctx) }() // ends with Drain
-	<-worker.Ready()
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }() // ends with Drain
+	select {
+	case <-worker.Ready():
+	case err := <-ended:
+		log.Fatal(err)
+	}
 	entities, err := client.Entities(ctx, jobs.EntityConductor)
 	fmt.Println(entities[0].JobKinds, err)
 	fmt.Println(worker.Drain(ctx), worker.Run(ctx))
