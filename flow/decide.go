@@ -59,8 +59,9 @@ func Decide(name string, decider Decider) LinkOption {
 
 // Otherwise makes a link the alternative to a condition: the node at its end runs exactly if the
 // deciders of the node at its start have said no. It does not wait for that node, but for the
-// steps that decide about it. If that node is an alternative itself, only one node of the chain
-// runs. If no decider applies, because all their steps were ignored, the node is ignored.
+// steps that decide about it. If that node is an alternative itself, it needs a decider too: then
+// only one node of the chain runs. If no decider applies, because all their steps were ignored, the
+// node is ignored.
 func Otherwise() LinkOption { return func(l *link) { l.otherwise = true } }
 
 // Reaching sets how far a no reaches. Default: DepthAll.
@@ -319,12 +320,13 @@ func (c *compiler) checkLink(flow *Flow, l link) {
 	}
 }
 
-// checkOtherwise reports an alternative to a node without a condition, or to itself.
+// checkOtherwise reports an alternative to itself, or to a node without a decider.
 func (c *compiler) checkOtherwise(flow *Flow, l link) {
-	conditional, next := false, map[string][]string{}
+	conditional, alternative, next := false, false, map[string][]string{}
 	for _, other := range flow.links {
-		conditional = conditional || other.to == l.from && (other.decides || other.question != nil || other.otherwise)
+		conditional = conditional || other.to == l.from && (other.decides || other.question != nil)
 		if other.otherwise {
+			alternative = alternative || other.to == l.from
 			next[other.to] = append(next[other.to], other.from)
 		}
 	}
@@ -339,7 +341,12 @@ func (c *compiler) checkOtherwise(flow *Flow, l link) {
 			at = append(at, next[at[0]]...)
 		}
 	}
-	if !conditional {
+	switch {
+	case conditional:
+	case alternative: // both would be alternatives to the same conditions
+		c.fault(ErrInvalid, "in graph %q, %q is an alternative to %q, which has no condition except Otherwise, so both would run: "+
+			"give %q a decider too, or make %q an alternative to the same node as %q", flow.name, l.to, l.from, l.from, l.to, l.from)
+	default:
 		c.fault(ErrInvalid, "in graph %q, %q is an alternative to %q, which has no condition", flow.name, l.to, l.from)
 	}
 	if l.depth < DepthAll || l.depth > DepthAtom {

@@ -33,6 +33,9 @@ func TestFaultsOfDeciders(t *testing.T) {
 		{"an alternative to nothing", graph(flow.Otherwise()), flow.ErrInvalid, `"b" is an alternative to "a", which has no condition`},
 		{"an alternative with a decider", graph(flow.Otherwise(), flow.Decide("d", always)), flow.ErrInvalid, "has both a decider and Otherwise"},
 		{"an alternative to itself", graph(flow.Otherwise()).Link("b", "a", flow.Otherwise()), flow.ErrCycle, `"b" is an alternative to itself`},
+		{"an alternative to a bare alternative", flow.Graph("g", steps("a", "b", "c", "d")...).Link("a", "b", flow.Decide("d", always)).
+			Link("b", "c", flow.Otherwise()).Link("c", "d", flow.Otherwise()), flow.ErrInvalid,
+			`"d" is an alternative to "c", which has no condition except Otherwise, so both would run: give "c" a decider too, or make "d" an alternative to the same node as "c"`},
 		{"an alternative to what is not there", graph().Link("c", "a", flow.Otherwise()), flow.ErrUnknownNode, `"c"`},
 		{"an alternative to no such depth", graph(flow.Otherwise(), flow.Reaching(4)), flow.ErrInvalid, "depth 4"},
 		{"backwards", graph().Link("b", "a", flow.Decide("d", always)), flow.ErrCycle, "a → b → a"},

@@ -238,10 +238,21 @@ func Shown(text string) string {
 // overhead is the maximum extra length of an encrypted JSON value, compared with base64.
 const overhead = len(`"`+prefix+":"+suffix+`"`) + maxID
 
+// nonceAndTag is the extra length of a ciphertext, in bytes.
+const nonceAndTag = 12 + 16
+
+// PlainTextSize is the size of a text before its encryption, or of a plain text.
+func PlainTextSize(text string) int {
+	match := pattern.FindStringSubmatch(text)
+	if match == nil || match[0] != text {
+		return len(text)
+	}
+	return max(0, base64.StdEncoding.DecodedLen(len(match[2]))-strings.Count(match[2], "=")-nonceAndTag)
+}
+
 // PlainSize is the maximum size of a plain value whose encrypted text has at most the given
 // size.
 func PlainSize(size int) int {
-	const nonceAndTag = 12 + 16
 	return max(0, (size-overhead)/4*3-nonceAndTag)
 }
 

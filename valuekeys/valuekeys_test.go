@@ -155,6 +155,14 @@ func TestSizes(t *testing.T) {
 			t.Fatalf("%d plain bytes take %d, of %d", most, got, size)
 		}
 	}
+	for size := range 100 {
+		plain := strings.Repeat("x", size)
+		for _, text := range []string{plain, keys.Encrypt(place, []byte(plain))} {
+			if got := valuekeys.PlainTextSize(text); got != size {
+				t.Errorf("%q: got %d, want %d", text, got, size)
+			}
+		}
+	}
 	if got := valuekeys.PlainSize(10); got != 0 {
 		t.Error(got)
 	}

@@ -162,6 +162,8 @@ func TestFaultsOfAlternatives(t *testing.T) {
 		{`{otherwise = "by-air", step = "which-way"}`, "otherwise has the conditions of the other step"},
 		{`{otherwise = "by-air", depth = "atoms"}`, `must be one of all, flow, neighbors, atom, not "atoms"`},
 		{`{otherwise = 1}`, "must be a string, not a number"},
+		{"{otherwise = \"by-air\"}\n\t[[steps]]\n\tname = \"by-sea\"\n\twhen = {otherwise = \"by-road\"}",
+			`x.toml:19:2: step "by-sea", when: the step "by-road" has no condition except otherwise, so both steps would run: add a condition to "by-road", or copy its when to run both`},
 	} {
 		text := strings.Replace(strings.ReplaceAll(parcel, "DEPTH", "atom"), `{step = "which-way", is = "equals", value = false, depth = "atom"}`, row.when, 1)
 		_, err := spec.Parse([]byte(text), "x.toml")

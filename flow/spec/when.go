@@ -85,6 +85,8 @@ func checkAlternative(steps []Step, place *table, at int, c *Condition) {
 		place.fault("when", "there is no step %s in the same graph%s", quoted(c.Otherwise), meant.Hint(c.Otherwise, stepNames(steps)))
 	case len(steps[other].When) == 0:
 		place.fault("when", "the step %s has no condition", quoted(c.Otherwise))
+	case !slices.ContainsFunc(steps[other].When, func(c Condition) bool { return c.Otherwise == "" || c.Otherwise == steps[at].Name }): // Compile reports cycles
+		place.fault("when", "the step %[1]s has no condition except otherwise, so both steps would run: add a condition to %[1]s, or copy its when to run both", quoted(c.Otherwise))
 	}
 }
 

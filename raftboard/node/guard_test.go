@@ -502,7 +502,9 @@ func TestWaysToProveWho(t *testing.T) {
 	c := newTenants(t, 3)
 	ctx := t.Context()
 	ann := c.authority.files(credentials.Subject{Name: "ann"})
-	if _, err := secureClient(t, c.cluster, ann); !errors.Is(err, jobs.ErrNotAllowed) {
+	const unknown = `there is no principal "ann": if it was deleted, use credentials for another name; otherwise an administrator ` +
+		`creates it with "conductord access save ann --grant ROLE=BOARDS"`
+	if _, err := secureClient(t, c.cluster, ann); !errors.Is(err, jobs.ErrNotAllowed) || !strings.Contains(err.Error(), unknown) {
 		t.Errorf("a certificate of no principal: %v", err)
 	}
 	local, err := raftboard.Open(ctx, raftboard.Options{Endpoints: []string{"unix://" + c.options[(c.leader()+1)%3].Socket}}) // of a follower

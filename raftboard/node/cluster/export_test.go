@@ -7,6 +7,7 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/node/sums"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -46,4 +47,9 @@ func (c *Changes) Hold() (release func()) {
 // Make makes a change without any effect.
 func (c *Changes) Make(ctx context.Context) error {
 	return c.members.one(ctx, func() (func() error, error) { return nil, nil })
+}
+
+// CheckAddresses checks the addresses of a new or moved member.
+func CheckAddresses(raft, api string) error {
+	return checkAddresses(transport.Member{Raft: raft, API: api})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -370,11 +371,12 @@ func memberToProto(m *membership.Listed) *conductordv1.Member {
 func checkAddresses(member transport.Member) error {
 	check := func(field, address string) error {
 		host, port, err := net.SplitHostPort(address)
+		number, bad := strconv.ParseUint(port, 10, 16)
 		switch {
 		case len(address) > maxAddress:
 			return &logbook.LimitError{Field: field, Limit: maxAddress, Size: int64(len(address)), Unit: "bytes"}
-		case err != nil, host == "", port == "" || port == "0", strings.ContainsAny(address, "@, "):
-			return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%q is not HOST:PORT", address)}
+		case err != nil, host == "", bad != nil || number == 0, strings.ContainsAny(address, "@, "):
+			return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%q is not HOST:PORT with a port from 1 to 65535", address)}
 		}
 		return nil
 	}

@@ -26,3 +26,22 @@ func TestChangesWaitForEachOther(t *testing.T) {
 		}
 	})
 }
+
+// TestAddressesOfMembers: a member has addresses that other nodes can dial.
+func TestAddressesOfMembers(t *testing.T) {
+	for address, good := range map[string]bool{
+		"h:1": true, "h:65535": true, "[::1]:7070": true,
+		"h": false, ":1": false, "h:": false, "h:0": false, "h:65536": false, "h:-1": false, "h:http": false, "a@b:1": false,
+	} {
+		for field, err := range map[string]error{
+			"raft_address": cluster.CheckAddresses(address, "h:1"), "api_address": cluster.CheckAddresses("h:1", address),
+		} {
+			switch {
+			case good && err != nil:
+				t.Errorf("%s %q: %v", field, address, err)
+			case !good && (!errors.Is(err, jobs.ErrInvalid) || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "is not HOST:PORT with a port from 1 to 65535")):
+				t.Errorf("%s %q: got %v", field, address, err)
+			}
+		}
+	}
+}

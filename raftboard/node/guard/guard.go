@@ -353,7 +353,9 @@ func (g *Guard) Rights(who *admission.Caller) (*access.Principal, error) {
 	case who.Token != access.TokenID{}:
 		return nil, errRevoked
 	}
-	return nil, fmt.Errorf("%w: there is no principal %q: an administrator creates it with \"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.Name, who.Name)
+	// A certificate contains only a name: an old one would work again for a new principal with this name.
+	return nil, fmt.Errorf("%w: there is no principal %q: if it was deleted, use credentials for another name; otherwise an administrator creates it with "+
+		"\"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.Name, who.Name)
 }
 
 // Page serves a page to callers that may read all boards.

@@ -132,9 +132,8 @@ type PlanWorker struct {
 func planCommand(p *cli.Program) *cobra.Command {
 	revert := false
 	cmd := &cobra.Command{
-		Use:     "plan FILE|JOB-OR-FLOW-ID",
-		Aliases: []string{"check"},
-		Short:   "Show the order and dependencies of a flow document's steps",
+		Use:   "plan FILE|JOB-OR-FLOW-ID",
+		Short: "Show the order and dependencies of a flow document's steps",
 		Long: "Show the order and dependencies of a flow document's steps. The number of a step is its level: steps with the same\n" +
 			"number do not wait for each other. With --revert, show the steps of a job's flow that a cancellation or failure\n" +
 			"would revert now, in order.",

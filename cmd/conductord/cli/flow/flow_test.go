@@ -306,3 +306,10 @@ func TestAttemptsThatAreNotShown(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanIsNotCheck: plan does not have the name of another verb as an alias.
+func TestPlanIsNotCheck(t *testing.T) {
+	if got := clitest.Run(t, nil, "flow", "plan", "--help"); got.Code != 0 || strings.Contains(got.Out, "check") {
+		t.Errorf("%+v", got)
+	}
+}

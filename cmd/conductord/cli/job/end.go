@@ -162,9 +162,10 @@ func sayWhy(ctx context.Context, p *cli.Program, reader jobReader, id jobs.JobID
 	case err != nil:
 		return refusal // the refusal is enough
 	case job.Claim != nil:
-		return fmt.Errorf("%w: %q has held the job since %s; to end the job under this claim, add --token %s",
-			jobs.ErrUnclaimable, job.Claim.Owner, p.TimeText(job.Claim.Since), job.Claim.Token)
-	case !job.DueAt.IsZero():
+		refusal = fmt.Errorf("%w: %q has held the job since %s", jobs.ErrUnclaimable, job.Claim.Owner, p.TimeText(job.Claim.Since))
+		return cli.Advised(refusal, fmt.Sprintf("`conductord job cancel %s` cancels the job, and `conductord job suspend --interrupt-steps %s` suspends it; "+
+			"a caller that may use the claim can add --token %s", id, id, job.Claim.Token))
+	case !job.DueAt.IsZero() && job.State != jobs.StateHeld && job.State != jobs.StateSuspended: // these two have no end
 		refusal = fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, p.TimeText(job.DueAt))
 	default:
 		refusal = fmt.Errorf("%w: it is %s", jobs.ErrUnclaimable, job.State)

@@ -159,14 +159,15 @@ func TestJobEnds(t *testing.T) {
 		{"trash with a reason", "trash --reason broken ID", false, 0, "ID trashed\n", ""},
 		{"trash under another claim", "trash --token 0-1 ID", true, cli.ExitConflict, "", "w1 holds job"},
 		{"consume what another has", "consume ID", true, cli.ExitConflict, "", `"w1" has held the job since`},
-		{"trash what another has", "trash ID", true, cli.ExitConflict, "", "to end the job under this claim, add --token TOKEN"},
+		{"trash what another has", "trash ID", true, cli.ExitConflict, "", `"w1" has held the job since`},
+		{"what stops a claimed job", "trash ID", true, cli.ExitConflict, "", "`conductord job cancel ID` cancels the job, and `conductord job suspend --interrupt-steps ID` suspends it; a caller that may use the claim can add --token TOKEN\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			id := clitest.Post(t, cluster, "--kind", "k")
 			args := strings.ReplaceAll(row.args, "ID", id.String())
 			if row.held {
 				token := clitest.NewWorker(t, cluster, id).Claimed.Job.Token.String()
-				args, row.err = strings.ReplaceAll(args, "TOKEN", token), strings.ReplaceAll(row.err, "TOKEN", token)
+				args, row.err = strings.ReplaceAll(args, "TOKEN", token), strings.NewReplacer("TOKEN", token, "ID", id.String()).Replace(row.err)
 			}
 			got := clitest.Run(t, cluster, append([]string{"job"}, strings.Fields(args)...)...)
 			if got.Code != row.code || clitest.Steady(got.Out) != row.out || !strings.Contains(got.Err, row.err) {
@@ -192,16 +193,18 @@ func TestJobEnds(t *testing.T) {
 	again := clitest.Run(t, cluster, "job", "trash", id.String())
 	clitest.Expect(t, again, cli.ExitConflict, "", "conductord: cannot trash job ID: the job cannot be claimed now: it is trashed\n")
 	for _, row := range []struct{ flags, state, remedy string }{
-		{"--not-before 1h", "delayed until ", "job change ID --not-before TOOK"},
+		{"--not-before 1h", "delayed until TIME", "job change ID --not-before TOOK"},
 		{"--hold", "held", "job release ID"},
+		{"--hold --not-before 1h", "held", "job release ID"},
 		{"", "suspended", "job resume ID"},
+		{"--not-before 1h", "suspended", "job resume ID"}, // the time is not the end of this state
 	} {
 		id := clitest.Post(t, cluster, append([]string{"--kind", "k"}, strings.Fields(row.flags)...)...)
 		if row.state == "suspended" {
 			clitest.Run(t, cluster, "job", "suspend", id.String())
 		}
 		got := clitest.Run(t, cluster, "job", "trash", id.String())
-		for _, want := range []string{"cannot trash job ID: the job cannot be claimed now: it is " + row.state, "`conductord job cancel ID` cancels the job in this state; to claim it, first run `conductord " + row.remedy + "`\n"} {
+		for _, want := range []string{"cannot trash job ID: the job cannot be claimed now: it is " + row.state + "\n", "`conductord job cancel ID` cancels the job in this state; to claim it, first run `conductord " + row.remedy + "`\n"} {
 			if got.Code != cli.ExitConflict || !strings.Contains(clitest.Steady(got.Err), want) {
 				t.Errorf("a job that is %s: %+v, want %s", row.state, got, want)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // logsPause is the interval of --follow for a job that no conductor runs.
@@ -38,7 +39,7 @@ func logsCommand(p *cli.Program) *cobra.Command {
 			if logs.query.Job, err = jobs.ParseJobID(args[0]); err != nil {
 				return err
 			}
-			logs.p, logs.seen = p, map[attemptKey]int64{}
+			logs.p, logs.seen = p, map[attemptKey]printed{}
 			return logs.run(cmd.Context(), follow)
 		},
 	}
@@ -56,12 +57,15 @@ type attemptKey struct {
 	attempt int
 }
 
+// printed is the position of a printed line in the plain output of its attempt, in bytes.
+type printed struct{ offset, end int64 }
+
 // jobLogs prints the lines of one job.
 type jobLogs struct {
 	p     *cli.Program
 	query steplog.Query
-	seen  map[attemptKey]int64 // end of the last printed line of each attempt, by buffer; for any buffer: the attempt has lines
-	node  string               // node of the last lines
+	seen  map[attemptKey]printed // last line of each attempt, by buffer; for any buffer: the attempt has lines
+	node  string                 // node of the last lines
 }
 
 func (l *jobLogs) run(ctx context.Context, follow bool) error {
@@ -96,7 +100,7 @@ func (l *jobLogs) print(ctx context.Context, cluster logReader) error {
 		}
 		pages = append(pages, page)
 		for i := range page.Lines {
-			l.seen[keyOf(&page.Lines[i])] = 0
+			l.seen[keyOf(&page.Lines[i])] = printed{}
 		}
 	}
 	if job.Claim != nil && l.node == "" {
@@ -171,7 +175,7 @@ func (l *jobLogs) writeRecorded(ctx context.Context, cluster cli.FlowReader, job
 			if _, seen := l.seen[keyOf(&line)]; seen || a.Stderr == "" || l.query.Step != "" && l.query.Step != line.Step {
 				continue
 			}
-			l.seen[keyOf(&line)] = 0
+			l.seen[keyOf(&line)] = printed{}
 			for line.Text = range strings.Lines(a.Stderr) {
 				line.Text = strings.TrimRight(line.Text, "\r\n")
 				lines = append(lines, line)
@@ -211,13 +215,14 @@ func (l *jobLogs) write(page steplog.Page) error {
 	for i := range page.Lines {
 		line := &page.Lines[i]
 		key := keyOf(line)
-		l.seen[key] = 0
+		l.seen[key] = printed{}
 		key.buffer = steplog.BufferOf(page.Next)
-		dropped := line.Offset - l.seen[key]
-		if dropped < 0 && key.buffer != "" {
+		last, seen := l.seen[key]
+		if seen && line.Offset <= last.offset && key.buffer != "" {
 			continue
 		}
-		l.seen[key] = line.Offset + int64(len(line.Text)) + 1
+		dropped := line.Offset - last.end
+		l.seen[key] = printed{line.Offset, line.Offset + int64(valuekeys.PlainTextSize(line.Text)) + 1}
 		if l.p.JSON() {
 			if err := l.p.WriteJSONLine(command.LogLineToProto(line)); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // logging is a cluster of one node, which runs a job itself or leaves it to a program elsewhere.
@@ -97,6 +98,34 @@ func TestJobLogs(t *testing.T) {
 	}
 	if got := clitest.Run(t, logging{cluster, logs}, "job", "logs", jobs.NewJobID().String()); got.Code != cli.ExitNotFound {
 		t.Errorf("of no job: %+v", got)
+	}
+}
+
+// TestEncryptedJobLogs: without the key, the encrypted lines are all printed, although each is longer
+// than its plain text. Only a gap in the plain text counts as dropped.
+func TestEncryptedJobLogs(t *testing.T) {
+	cluster := clitest.Open(t)
+	id := clitest.Post(t, cluster, "--kind", "k")
+	keys, err := valuekeys.Add(t.TempDir()+"/keys", "2026-11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := steplog.New("n1")
+	logs.Begin(id)
+	for _, line := range []struct {
+		plain string
+		bytes int
+	}{{"line one", 8}, {strings.Repeat("long", 100), 400}, {"abc", 3}, {"", 0}, {"cut", 13}, {"last", 4}} {
+		text := keys.Encrypt(valuekeys.Place{Field: "text"}, []byte(line.plain))
+		logs.Append(id, steplog.Line{Step: "s", Action: logbook.ActionExecute, Attempt: 1, Text: text}, line.bytes)
+	}
+	shown := "s | [encrypted with key 2026-11]\n"
+	want := strings.Repeat(shown, 5) + "s | … 10 bytes dropped\n" + shown
+	if got := clitest.Run(t, logging{cluster, logs}, "job", "logs", id.String()); got.Code != 0 || got.Out != want {
+		t.Errorf("%+v, want %q", got, want)
+	}
+	if got := clitest.Run(t, logging{cluster, logs}, "job", "logs", id.String(), "-o", "json"); strings.Count(got.Out, "\n") != 6 {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -91,7 +91,7 @@ func stepLogsCommand(p *cli.Program) *cobra.Command {
 			"the job is finished.",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			logs := jobLogs{p: p, seen: map[attemptKey]int64{}}
+			logs := jobLogs{p: p, seen: map[attemptKey]printed{}}
 			if logs.query.Job, logs.query.Step, err = stepOf(args); err != nil {
 				return err
 			}

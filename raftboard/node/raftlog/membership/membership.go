@@ -424,11 +424,23 @@ func (m *Members) Begin() {
 		return // see join
 	}
 	m.nowJoined()
-	if differs := m.Difference(); differs != "" && id.Bootstrapped {
-		m.logger.Warn("outdated cluster.members ignored", "difference", differs)
+	if id.Bootstrapped {
+		m.warnOfFile()
 	}
 	if !m.isListed() {
 		m.callAll()
+	}
+}
+
+// warnOfFile logs the faults of the list in the node's file. A node that has moved has its new addresses
+// only there, until the cluster knows them.
+func (m *Members) warnOfFile() {
+	if differs := m.Difference(); differs != "" {
+		m.logger.Warn("outdated cluster.members: only this node's addresses are used", "difference", differs)
+	}
+	if known, listed := m.Find(m.self.Name); listed && (known.Raft != m.self.Raft || known.API != m.self.API) {
+		m.logger.Warn("the cluster does not know this node's addresses", "raft", m.self.Raft, "api", m.self.API, "known_raft", known.Raft, "known_api", known.API,
+			"advice", "restore the addresses in cluster.members, or run conductord cluster move if the node has moved")
 	}
 }
 
