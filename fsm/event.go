@@ -91,6 +91,7 @@ type EventPage struct {
 	Events  []jobs.Event
 	Reached jobs.Position // position of the last read event; the start if no event follows it
 	Read    int           // events that the search has read, including skipped ones
+	More    bool          // the search has stopped at its limit
 }
 
 // EventsOf is Events for a watch. It skips most events that the watch does not select by owner, job, board, kind or
@@ -143,7 +144,7 @@ func (v *view) eventsAfter(after jobs.Position, limit int, watch *jobs.Watch, ow
 			page.Events = append(page.Events, event)
 			return true
 		})
-		if !all {
+		if page.More = !all; page.More {
 			break
 		}
 	}

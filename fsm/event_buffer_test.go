@@ -51,8 +51,9 @@ func TestEventsOfFullEntries(t *testing.T) {
 				next = next[:min(limit, len(next))]
 			}
 			events := page.Events
-			if len(events) != len(next) || page.Reached != next[len(next)-1] || page.Read != len(next) {
-				t.Fatalf("after %v, %d events of %d up to %v, and not %d up to %v", after, len(events), page.Read, page.Reached, len(next), next[len(next)-1])
+			more := len(next) < len(want[at:])
+			if len(events) != len(next) || page.Reached != next[len(next)-1] || page.Read != len(next) || page.More != more {
+				t.Fatalf("after %v, %d events of %d up to %v, more: %v, and not %d up to %v, more: %v", after, len(events), page.Read, page.Reached, page.More, len(next), next[len(next)-1], more)
 			}
 			for i := range events {
 				if events[i].Position != next[i] {

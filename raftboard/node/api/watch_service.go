@@ -105,16 +105,16 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 			if err != nil {
 				return err
 			}
-			answer := pick(wanted, page.Events, shows)
-			if len(answer) == 0 {
-				if err := s.showLife(ctx, send, signs.C, position); err != nil {
+			if answer := pick(wanted, page.Events, shows); len(answer) > 0 {
+				told := &conductordv1.WatchResponse{Events: answer, Position: command.PositionToProto(position)}
+				s.guard.Hide(ctx, told)
+				if err := send(told); err != nil {
 					return err
 				}
-				continue
 			}
-			told := &conductordv1.WatchResponse{Events: answer, Position: command.PositionToProto(position)}
-			s.guard.Hide(ctx, told)
-			if err := send(told); err != nil {
+		}
+		if page.More {
+			if err := s.showLife(ctx, send, signs.C, position); err != nil {
 				return err
 			}
 			continue
@@ -131,8 +131,7 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 	}
 }
 
-// showLife sends a sign of life if one is due. tell calls it when the watch selects none of the new
-// events.
+// showLife sends a sign of life if one is due. tell calls it between two searches without a wait.
 func (s *watchService) showLife(ctx context.Context, send sender, due <-chan time.Time, position jobs.Position) error {
 	select {
 	case <-due:
