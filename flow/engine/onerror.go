@@ -13,9 +13,9 @@ import (
 // the body has ended. Exception: if an element that may fail (flow.MaxFailures) has failed, its on_error steps
 // run in forward execution.
 //
-// They wait for the running steps of the body. The record then alone decides: they run if a step of the body has
-// failed. If the time of the flow is over, they run if a step of the body has started. No step of the body starts or
-// fails after that.
+// They wait for the running steps of the body. The record then alone decides: they run if a step or a retry of the body
+// has failed. If the time of the flow is over, they also run if a step of the body has started. No step of the body
+// starts or fails after that.
 //
 // When several flows fail, an outer flow runs the on_error steps of the failed flows in its body first.
 
@@ -26,8 +26,8 @@ func (f *facts) fails(final int) bool {
 		switch kind := logbook.CauseOf(origin).Kind; {
 		case kind == logbook.CauseCancel:
 			return false
-		case origin != nil && origin.Step == "": // its time is over
-			return f.hasStarted(final)
+		case origin != nil && origin.Step == "" && f.hasStarted(final): // its time is over
+			return true
 		}
 	}
 	part := &f.plan.Finals()[final]
